@@ -213,7 +213,7 @@ class Bindings:
             again = None if _stranger(provider) else await self._release(key, provider)
             if again is not None:
                 return again
-            ended = self._has_namesake(key, provider) or provider.has_told_the_end(key.name)
+            ended = self._has_namesake(key, provider) or provider.has_reported_the_end(key.name)
             if not ended and self._is_patient(key):
                 return _SOON
         for one in (self._gone_since, self._withdrawn, self._last):
@@ -236,7 +236,7 @@ class Bindings:
         if await self.read(key) is not None:
             return _SOON  # the view is behind
         ghost = drain.let_go_plainly(last)
-        seen = replace(await self._left(ghost, provider), told=True)
+        seen = replace(await self._left(ghost, provider), reported=True)
         decision = drain.decide(seen, now=self._context.clock.now())
         if drain.is_over(seen, decision):
             await release.warn(self._context, drain.unserved(seen.crd))

@@ -375,8 +375,8 @@ def _written(seen: Seen, plan: Plan | None) -> Iterator[Note]:
         yield Note("CustomResourceDefinitionUnowned", message)
 
 
-def _troubles(told: Iterable[Condition], held: Mapping[str, Condition]) -> Iterator[Note]:
-    for one in told:
+def _troubles(reported: Iterable[Condition], held: Mapping[str, Condition]) -> Iterator[Note]:
+    for one in reported:
         last = held.get(one.type)
         if one.severity in (conditions.ERROR, conditions.WARNING) and not (
             last is not None and last.says_the_same(one)

@@ -79,7 +79,7 @@ class Seen:
     with this space's annotation, are of this space; `instances` are those in the app cluster.
     `copied` are objects there that came down by claims of this binding and of no other live one.
     `crd` is that of the app cluster, with managedFields. `syncing`: some worker of this kind or
-    these claims still runs. `told`: the control plane says that nothing is synced for this
+    these claims still runs. `reported`: the control plane says that nothing is synced for this
     binding. `unsure`: why all this may be incomplete.
     """
 
@@ -94,7 +94,7 @@ class Seen:
     copied: Sequence[Held] = field(default=(), repr=False)
     crd: Manifest | None = field(default=None, repr=False)
     syncing: bool = False
-    told: bool = False
+    reported: bool = False
     unsure: str = ""
 
 
@@ -347,7 +347,7 @@ def _release(kind: Kind, copy: Manifest, now: datetime) -> Patch:
 
 def _ends(seen: Seen) -> Decision:
     """Let the binding go, once what remains of it was stated: nobody could tell it later."""
-    if not seen.told:
+    if not seen.reported:
         return _drains("Waiting until the export says that nothing is synced any more")
     return _let_go(seen)
 

@@ -60,7 +60,7 @@ async def look(
         service_namespaces=frozenset(map(link.homes.service, link.homes.all())),
         mappings=link.homes.mappings(),
         syncing=provider.serving.syncs.wants(manifest.name_of(live)),
-        told=provider.has_told_the_end(manifest.name_of(live)),
+        reported=provider.has_reported_the_end(manifest.name_of(live)),
     )
     try:
         return await _Left(link, bindings, live).added_to(seen, has_namesake=has_namesake)
@@ -129,7 +129,7 @@ class _Left:
         kind = crd.instance_kind(body)
         is_anothers = crd.is_anothers(body, self._owner())
         if is_anothers and has_namesake:  # which goes on with the copies, and tells so
-            return replace(seen, mappings=(), syncing=False, told=True)
+            return replace(seen, mappings=(), syncing=False, reported=True)
         seen = replace(seen, copies=await self._copies(kind, seen.service_namespaces))
         if is_anothers:
             return seen

@@ -92,7 +92,7 @@ class Provider(TaskSupervisor):
         is_followed = self.serving is not None and self.serving.syncs.wants(name)
         return not is_followed and self.guardian.space_uid in ("", space_uid)
 
-    def has_told_the_end(self, name: str) -> bool:
+    def has_reported_the_end(self, name: str) -> bool:
         """Tell whether the control plane knows that nothing is synced for a binding of this name.
 
         klutchctl waits for that (mapping.md 9), and without a provider nobody would tell it.

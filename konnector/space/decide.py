@@ -333,6 +333,6 @@ def _names_and_versions(export: Manifest, crd: Manifest) -> dict[str, JSON]:
         "acceptedNames": manifest.get_map(crd, "status", "acceptedNames"),
         "storedVersions": manifest.get_list(crd, "status", "storedVersions"),
     }
-    told = {key: value for key, value in wanted.items() if value}
+    reported = {key: value for key, value in wanted.items() if value}
     held = manifest.get_map(export, "status")
-    return decision.merge_diff({key: held.get(key) for key in told}, told)
+    return decision.merge_diff({key: held.get(key) for key in reported}, reported)

@@ -86,7 +86,7 @@ _HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     "Binding": frozenset({"binding", "template", "deletionPolicy", "dependsOn", "labels"}),
 }
 # What is said elsewhere in an edit, or of a Fleet, where it arrives: in clusters and units.
-_TOLD_ELSEWHERE: Final = frozenset({"name", "origin", "key"})
+_REPORTED_ELSEWHERE: Final = frozenset({"name", "origin", "key"})
 _OF_OTHERS: Final = frozenset({"konnector", "vars"})
 _NAMES: Final = {"ca": "caFile"}
 # What `planning.permission_claims` compares of a claim, and where it is written.
@@ -173,7 +173,7 @@ def _stated(thing: ControlPlane | AppCluster | Unit) -> dict[str, JSON]:
     return {
         _NAMES.get(name) or to_camel(name): _shown(value) if name == "ca" else _json(value)
         for name, value in values.items()
-        if name not in _TOLD_ELSEWHERE
+        if name not in _REPORTED_ELSEWHERE
     }
 
 

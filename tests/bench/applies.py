@@ -74,8 +74,8 @@ class Ground:
         trusted = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         address = f"https://127.0.0.1:{self.port}{COUNTS}"
         with urllib.request.urlopen(address, context=trusted) as answer:
-            told: dict[str, Any] = json.load(answer)
-        return told
+            reported: dict[str, Any] = json.load(answer)
+        return reported
 
 
 def fresh(state: State) -> State:

@@ -328,8 +328,8 @@ def _row(what: str, mine: Sequence[float], other: Sequence[float], aim: float) -
     print(f"  {what:34}{one}{two}{ratio:7.2f}, {low:.2f} to {high:.2f}  {said}")
 
 
-def _line(what: str, told: str, figure: float, limit: float) -> None:
-    print(f"  {what:34}{told:>11}  {verdict(figure, limit)} {limit:g}")
+def _line(what: str, reported: str, figure: float, limit: float) -> None:
+    print(f"  {what:34}{reported:>11}  {verdict(figure, limit)} {limit:g}")
 
 
 def _numbered(stem: str, count: int) -> list[str]:

@@ -21,7 +21,7 @@ from reconciler.fleet.compile import cluster_objects, unit_objects, units_by_clu
 from reconciler.fleet.values import AppCluster, Fleet, Unit
 from reconciler.fleet.wanted import Wanted, default_placement
 from tests.bench.large_fleet import CONTROL_PLANE
-from tests.bench.peers import TOKEN, told_of_binding, told_of_space
+from tests.bench.peers import TOKEN, reported_of_binding, reported_of_space
 from tests.bench.store import Item, State
 
 _NOW: Final = "2026-06-01T12:00:00Z"
@@ -86,9 +86,9 @@ def _applied(wanted: Wanted, address: Address) -> Item:
     if kind == api.API_SERVICE_BINDING:
         for claim in manifest["spec"].get("permissionClaims", ()):
             claim |= {"read": {}, "onConflict": {"recreateWhenConsumerSideDeleted": True}}
-        manifest["status"] = told_of_binding()
+        manifest["status"] = reported_of_binding()
     elif kind == api.CLUSTER_BINDING:
-        manifest["status"] = told_of_space()
+        manifest["status"] = reported_of_space()
         space = wanted.ref.namespace
         facts = api.KubeconfigFacts(
             address.server, api.ca_digest(address.ca), "", space, api.token_digest(TOKEN)

@@ -19,16 +19,16 @@ from tests.bench.store import Object, Store, condition
 DELAY: Final = 0.2
 # About as long as a real one, whose signature is 2048 bits.
 TOKEN: Final = "bench." + "x" * 900
-_TOLD: Final = ("Ready", "Connected", "Heartbeating", "InformersSynced", "SecretValid")
+_REPORTED: Final = ("Ready", "Connected", "Heartbeating", "InformersSynced", "SecretValid")
 _TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
 
 
-def told_of_binding() -> Object:
+def reported_of_binding() -> Object:
     """Return the status of an APIServiceBinding that is well, as konnectors write it."""
-    return {"conditions": [condition(one) for one in _TOLD], "providerPrettyName": "Bench"}
+    return {"conditions": [condition(one) for one in _REPORTED], "providerPrettyName": "Bench"}
 
 
-def told_of_space() -> Object:
+def reported_of_space() -> Object:
     """Return the status of a ClusterBinding whose konnector has just been heard of."""
     return {
         "conditions": [condition(one) for one in ("Ready", "Healthy", "SecretValid")],
@@ -89,17 +89,17 @@ class Peers:
             self._store.create(
                 cluster, api.API_SERVICE_EXPORT, export, manager=keys.MANAGER_BACKEND
             )
-        told = {"phase": "Succeeded", "conditions": [condition("ExportsReady")]}
-        self._change(cluster, api.API_SERVICE_EXPORT_REQUEST, namespace, name, status=told)
+        reported = {"phase": "Succeeded", "conditions": [condition("ExportsReady")]}
+        self._change(cluster, api.API_SERVICE_EXPORT_REQUEST, namespace, name, status=reported)
 
     def _bind(self, cluster: str, namespace: str, name: str) -> None:
         binding = self._store.read(cluster, api.API_SERVICE_BINDING, namespace, name)
         if binding is None:
             return
         self._install(cluster, binding)
-        status = told_of_binding()
+        status = reported_of_binding()
         self._change(cluster, api.API_SERVICE_BINDING, namespace, name, status=status)
-        space, beat = names.direct_space(self._fleet, cluster), told_of_space()
+        space, beat = names.direct_space(self._fleet, cluster), reported_of_space()
         self._change(CONTROL_PLANE, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING, status=beat)
 
     def _install(self, cluster: str, binding: Object) -> None:

@@ -90,9 +90,9 @@ class Counts:
 
     def taken(self) -> bytes:
         """Return them, and start anew. Times are those of CLOCK_MONOTONIC. Leases are no writes."""
-        told = orjson.dumps({"calls": self._calls, "writes": self._writes})
+        reported = orjson.dumps({"calls": self._calls, "writes": self._writes})
         self.__init__()  # type: ignore[misc]
-        return told
+        return reported
 
 
 class Servers:

@@ -32,14 +32,14 @@ class Story:
     namespace: str
     made: float = 0.0
     copied: float = 0.0
-    told: float = 0.0
+    reported: float = 0.0
     phase: str = ""
     shown: float = 0.0
 
     @property
     def latency(self) -> float:
         """Seconds from the answer to each of our writes until it was seen on the other side."""
-        return max(self.copied - self.made, 0.0) + max(self.shown - self.told, 0.0)
+        return max(self.copied - self.made, 0.0) + max(self.shown - self.reported, 0.0)
 
 
 class Load:
@@ -128,7 +128,7 @@ class Load:
         story.shown = 0.0
         story.phase = phase
         await self._write(self._plane, "PATCH", path, {"status": status(phase)}, MERGE_PATCH)
-        story.told = time.monotonic()
+        story.reported = time.monotonic()
 
     async def _fill(self, name: str) -> None:
         claim = self._claim(name)

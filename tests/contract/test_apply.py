@@ -68,11 +68,11 @@ async def test_one_interrupt_ends_the_question_and_nothing_is_written(scene):
             os.close(end)
             await program.stdout.readuntil(b"Only `yes` does. ")
             program.send_signal(signal.SIGINT)
-            _, told = await asyncio.wait_for(program.communicate(), 60)
+            _, reported = await asyncio.wait_for(program.communicate(), 60)
     finally:
         os.close(terminal)
-    assert program.returncode == 130, told.decode()
-    assert b"Traceback" not in told
+    assert program.returncode == 130, reported.decode()
+    assert b"Traceback" not in reported
     assert nothing_is_written(scene, marks)
 
 
@@ -82,8 +82,8 @@ async def test_an_apply_goes_on_though_nobody_reads_its_progress(scene):
     arguments = "--auto-approve", *scene.options
     async with scene.peers(), applying(scene, *arguments, stderr=writing) as program:
         os.close(writing)
-        told, _ = await program.communicate()
-    assert program.returncode == 0, told.decode()
+        reported, _ = await program.communicate()
+    assert program.returncode == 0, reported.decode()
     assert await scene.lines() == []
 
 
@@ -143,10 +143,10 @@ async def test_an_interrupted_apply_tells_what_it_did_and_gives_the_lock_back(
     assert code == expected, err
     report = json.loads(out)
     assert report["ended"] == f"ended by {number.name}"
-    told = {one["kind"]: one["status"] for one in report["outcomes"]}
+    reported = {one["kind"]: one["status"] for one in report["outcomes"]}
     if scene.fleet.mode is Mode.DIRECT:
-        assert told["APIServiceExportRequest"] == "done"
-        assert told["APIServiceBinding"] == "interrupted"
+        assert reported["APIServiceExportRequest"] == "done"
+        assert reported["APIServiceBinding"] == "interrupted"
         assert await scene.at(scene.binding) is None
     assert "Traceback" not in err
     assert await holder(scene) == ""

@@ -274,8 +274,8 @@ async def test_the_lock_is_given_back_and_may_be_broken(scene, tmp_path):
         assert "other" in refused.stderr
         await scene.apply("--break-lock")
         found = await scene.plane.cluster.list(refs.EVENT, namespace=BIND)
-        told = [get_text(one, "note") for one in found.items]
-        assert [one for one in told if one.endswith("took the lock over from other")]
+        reported = [get_text(one, "note") for one in found.items]
+        assert [one for one in reported if one.endswith("took the lock over from other")]
         assert held.refused() == []
 
 

@@ -193,7 +193,7 @@ async def test_a_withdrawn_service_whose_data_stay(control_plane, namespace):
         await stage.cluster.create(released, stage.offer.kind, manager="tests")
         await withdrawn(stage, space)
         await removal.remove(stage.cluster, space.ref(api.API_SERVICE_NAMESPACE, served_spaces.APP))
-        await told_of(space, "ContentsUnknown")
+        await reported_of(space, "ContentsUnknown")
         home = await space.at(space.everywhere(refs.NAMESPACE, space.home))
         assert home is not None
         assert not manifest.is_deleting(home)
@@ -232,15 +232,15 @@ async def withdrawn(stage: Stage, space: Space) -> None:
         await eventually(refused)
 
 
-async def told_of(space: Space, reason: str) -> None:
-    async def told():
+async def reported_of(space: Space, reason: str) -> None:
+    async def reported():
         found = (await space.cluster.list(refs.EVENT, namespace="default")).items
         about = {
             manifest.get_text(one, "regarding", "name") for one in found if one["reason"] == reason
         }
         return space.home in about
 
-    await eventually(told)
+    await eventually(reported)
 
 
 def binder_role(space: Space) -> Ref:
@@ -298,7 +298,7 @@ async def test_consumer_scope_cluster(control_plane, namespace):
     assert stage.own(own) & stage.own("klutch-bind-own") == set()
 
 
-async def test_a_refusal_for_want_of_a_right_is_told_from_one_that_came_too_late(
+async def test_a_refusal_for_want_of_a_right_is_reported_from_one_that_came_too_late(
     control_plane, namespace
 ):
     """In a namespace that is being deleted, a right is not enough; elsewhere none is."""

@@ -131,7 +131,7 @@ async def test_the_document_is_that_of_status():
 
 
 @on_uvloop
-async def test_a_part_of_a_page_is_told_from_what_a_proxy_says():
+async def test_a_part_of_a_page_is_reported_from_what_a_proxy_says():
     async with board() as (_, where):
         part = await answered(where, get("/plan", "X-Board-Part: live"))
         assert "\r\nx-board-part: live\r\n" in part.lower()

@@ -9,7 +9,7 @@ from tests.support.deletion_drills import DEADLINE, STUCK, drill, lived
 __all__ = ["drill", "lived"]
 
 
-async def test_a_space_that_does_not_go_is_told_with_what_holds_it(lived):
+async def test_a_space_that_does_not_go_is_reported_with_what_holds_it(lived):
     managed = lived.managed
     export = Ref(managed.plane.name, api.API_SERVICE_EXPORT, managed.space, managed.offer.name)
     await lived.hold(export, STUCK)

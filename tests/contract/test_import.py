@@ -156,16 +156,16 @@ async def test_drift_and_why_tell_what_somebody_changed(scene):
             ("update", "APIServiceBinding")
         ]
         for name in ("orders-db", scene.offer.name):
-            told = await scene.klutchctl("why", f"shop/{name}", folder, "-o", "json")
-            assert told.code == 0, told.stdout + told.stderr
-            assert told.report["source"]["origin"]["path"] == "fleet.yaml"
-            assert "update" in {one["action"] for one in told.report["changes"]}
-            assert [one["state"] for one in told.report["health"]] == ["Ready"]
+            reported = await scene.klutchctl("why", f"shop/{name}", folder, "-o", "json")
+            assert reported.code == 0, reported.stdout + reported.stderr
+            assert reported.report["source"]["origin"]["path"] == "fleet.yaml"
+            assert "update" in {one["action"] for one in reported.report["changes"]}
+            assert [one["state"] for one in reported.report["health"]] == ["Ready"]
         scene.fleet.bound = False
-        told = await scene.klutchctl("why", f"shop/{scene.offer.name}", folder)
-        assert told.code == 0, told.stdout + told.stderr
-        assert "no document binds it in shop" in told.stdout
-        assert "< release" in told.stdout
+        reported = await scene.klutchctl("why", f"shop/{scene.offer.name}", folder)
+        assert reported.code == 0, reported.stdout + reported.stderr
+        assert "no document binds it in shop" in reported.stdout
+        assert "< release" in reported.stdout
         gone = await scene.klutchctl("drift", folder, "-o", "json")
         # The rights of what left are no longer wanted: these are ours, and differ.
         acting = [one for one in gone.report["changes"] if one["action"] != "noop"]

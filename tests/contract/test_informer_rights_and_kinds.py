@@ -311,7 +311,7 @@ async def test_a_kind_that_vanishes_unseen_takes_nothing_along(informer, widgets
         assert names(informer) == set()
 
 
-async def test_objects_that_go_with_their_kind_are_told_one_by_one(informer, widgets):
+async def test_objects_that_go_with_their_kind_are_reported_one_by_one(informer, widgets):
     await widgets.open()
     await widgets.create("a")
     async with following(informer):

@@ -203,7 +203,7 @@ async def test_both_sides_end_alike(control_plane, app_cluster, namespace, seeds
                         of_this = random.Random(f"faults {seeds} {act} {number}")
                         group.create_task(disturb(proxy, of_this, SECONDS))
                 for seed, story in zip(seeds, stories, strict=True):
-                    await ends_as_told(story, f"seed {seed}, act {act}")
+                    await ends_as_reported(story, f"seed {seed}, act {act}")
         finally:
             stop.set()
         assert await living > 0, "nobody died"
@@ -213,18 +213,18 @@ async def is_ready(scene: bound_scenes.Scene) -> bool:
     return await bound_scenes.says(scene.export(), "Ready")
 
 
-async def ends_as_told(story: Story, told: str) -> None:
+async def ends_as_reported(story: Story, reported: str) -> None:
     """See that both sides are alike, and hold what was not deleted.
 
     A Secret of which no konnector saw the end (it was dead, its watch was cut) is an orphan.
     """
-    ends = asyncio.create_task(becomes_alike(story.scene, told))
+    ends = asyncio.create_task(becomes_alike(story.scene, reported))
     while not (await asyncio.wait({ends}, timeout=3))[0]:
         await withdraw(story.scene, keys.CONFIRM_ORPHANS)
         await confirm(story.scene, keys.CONFIRM_ORPHANS, "secrets")
     await ends
     app = story.scene.app.cluster
     held = await app.list(story.scene.offer.kind, namespace=story.scene.app_namespace)
-    assert {name_of(one) for one in held.items} == story.claims, told
+    assert {name_of(one) for one in held.items} == story.claims, reported
     came = await app.list(SECRET, namespace=story.scene.app_namespace)
-    assert {name_of(one) for one in came.items} == story.sent, told
+    assert {name_of(one) for one in came.items} == story.sent, reported

@@ -80,8 +80,8 @@ async def say_by_hand(scene: Scene, *more: Manifest) -> bool:
     return False
 
 
-async def export_shows(scene: Scene, told: Sequence[tuple[str, ...]]) -> bool:
-    assert shown(await scene.export()) == told
+async def export_shows(scene: Scene, reported: Sequence[tuple[str, ...]]) -> bool:
+    assert shown(await scene.export()) == reported
     return True
 
 
@@ -122,13 +122,13 @@ async def test_what_the_app_cluster_says_of_a_crd_is_said_of_the_export(scene: S
                 untold,
             ]
             await until(lambda: export_shows(scene, well))
-            told, of_crd = (
+            reported, of_crd = (
                 conditions(await scene.export()),
                 conditions(await konnector_crds.crd_of(scene.app, scene)),
             )
             for one in ("Established", "NamesAccepted"):
-                assert told[one]["lastTransitionTime"] == of_crd[one]["lastTransitionTime"]
-            assert told["Weather"] == weather
+                assert reported[one]["lastTransitionTime"] == of_crd[one]["lastTransitionTime"]
+            assert reported["Weather"] == weather
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,12 +83,12 @@ def test_the_program_knows_its_arguments_and_its_environment():
     (binding_namespace,) = filter(
         None, (get_text(one, "value") for one in get_maps(container, "env"))
     )
-    told = {
+    reported = {
         "POD_NAME": "a-pod",
         "POD_NAMESPACE": names.KLUTCH_NAMESPACE,
         "BINDING_NAMESPACE": binding_namespace,
     }
-    given = settings.parse(get_texts(container, "args"), told)
+    given = settings.parse(get_texts(container, "args"), reported)
     assert given.unserved == ()
     assert given.leader_election
     assert given.control_plane_mode is None

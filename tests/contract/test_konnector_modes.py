@@ -87,8 +87,8 @@ WELL = ("Ready", "Connected", "Heartbeating", "InformersSynced", "SchemaInSync",
 
 
 async def all_is_well(reading: Awaitable[Any]) -> bool:
-    told = conditions(await reading)
-    assert {name: one["status"] for name, one in told.items()} == dict.fromkeys(WELL, "True")
+    reported = conditions(await reading)
+    assert {name: one["status"] for name, one in reported.items()} == dict.fromkeys(WELL, "True")
     return True
 
 

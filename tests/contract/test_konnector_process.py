@@ -201,7 +201,7 @@ async def with_another_key(managed: Managed, kubeconfig: str) -> list[str]:
     ]
 
 
-async def told(arguments: list[str]) -> tuple[int | None, str]:
+async def reported(arguments: list[str]) -> tuple[int | None, str]:
     """Return the exit code of a run that is to fail, and what it says last."""
     process = await asyncio.create_subprocess_exec(
         *arguments,
@@ -214,7 +214,7 @@ async def told(arguments: list[str]) -> tuple[int | None, str]:
     return process.returncode, err.decode()
 
 
-async def test_what_hinders_a_start_is_told_in_one_sentence(
+async def test_what_hinders_a_start_is_reported_in_one_sentence(
     managed: Managed, tmp_path: Path
 ) -> None:
     plane = managed.plane
@@ -231,15 +231,15 @@ async def test_what_hinders_a_start_is_told_in_one_sentence(
         ("without-key", f'{failed}: {managed.namespace}/without-key is missing "kubeconfig"'),
     ):
         run = [*of_control_plane(at, secret), where, kubeconfig, *UNSERVED]
-        code, err = await told(run)
+        code, err = await reported(run)
         assert (code, err.count("\n")) == (1, 1), err
         assert err.startswith(f"Error: {sentence}"), err
     nobody = tmp_path / "nobody"
     nobody.write_text(kubeconfig_to_nowhere(managed.namespace))
     run = [*of_control_plane(at, "any"), where, f"--kubeconfig={nobody}", *UNSERVED]
-    code, err = await told(run)
+    code, err = await reported(run)
     assert (code, err.count("\n")) == (1, 1), err
     assert err.startswith(f"Error: {failed} {managed.namespace}/any: control-plane: "), err
-    code, err = await told([*KONNECTOR, "--control-plane-mode"])
+    code, err = await reported([*KONNECTOR, "--control-plane-mode"])
     assert (code, err.count("\n")) == (1, 1), err
     assert "required when --control-plane-mode is on" in err

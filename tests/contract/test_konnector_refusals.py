@@ -42,16 +42,16 @@ async def test_a_kind_that_was_not_offered_stays_forbidden_and_alone(scene: Scen
         await there.make(CONFIG_MAP, "settings", **data("one", "ConfigMap"))
         await comes_down("one")
 
-        async def told() -> str:
+        async def reported() -> str:
             clock.put_forward(timedelta(minutes=1))
             return await degraded(scene)
 
-        assert "configmaps" in await until(told)
+        assert "configmaps" in await until(reported)
         await comes_down("two")
         assert await here.lacks(CONFIG_MAP, "settings")
 
         async def well() -> bool:
-            return not await told()
+            return not await reported()
 
         await offer(scene, SECRETS, MAPS)
         await until(lambda: here.holds(CONFIG_MAP, "settings", "one"))
@@ -93,14 +93,16 @@ async def failing_webhook(scene: Scene) -> AsyncIterator[None]:
         await remove(scene.plane, WEBHOOKS, "", kind.group)
 
 
-async def test_a_failure_of_the_control_plane_itself_is_told_until_it_is_over(scene: Scene) -> None:
+async def test_a_failure_of_the_control_plane_is_reported_until_it_is_over(
+    scene: Scene,
+) -> None:
     """H17: to an API server, a webhook that cannot be asked is a failure of its own."""
     async with scene.backend(), konnector(scene.app.connection):
         await scene.bound()
         async with failing_webhook(scene):
             await scene.create_instance(size="1Gi")
-            told = await until(lambda: event(scene, "orders", "SyncDenied"))
-            assert "failed calling webhook" in told["note"]
+            reported = await until(lambda: event(scene, "orders", "SyncDenied"))
+            assert "failed calling webhook" in reported["note"]
             assert f"{scene.app_namespace}/orders" in await until(lambda: refusal(scene))
         await until(scene.copy)
         await until(lambda: equals(refusal(scene), ""))
@@ -147,16 +149,16 @@ async def _is_marked(side: Side) -> bool:
 
 async def test_what_a_provider_puts_back_is_no_war(scene: Scene) -> None:
     """H26: an admission policy of the control plane knows better, whatever is applied."""
-    async with story(scene) as told, mutated(scene, "/spec/size", "5Gi"):
-        await told.settle()
-        await until(lambda: equals(told.there.spec(), {"size": "5Gi"}))
-        await told.writes()
+    async with story(scene) as reported, mutated(scene, "/spec/size", "5Gi"):
+        await reported.settle()
+        await until(lambda: equals(reported.there.spec(), {"size": "5Gi"}))
+        await reported.writes()
         for phase in ("Pending", "Ready"):
-            await told.begin()
-            await told.there.patch({"status": {"phase": phase}}, subresource="status")
-            await until(partial(told.here.has_status, {"phase": phase}))
-            assert await told.writes() == ["patch/status here orders"]
-        await told.begin()
-        await told.here.patch({"spec": {"size": "2Gi", "note": "n"}})
-        await until(lambda: equals(told.there.spec(), {"size": "5Gi", "note": "n"}))
-        assert await told.writes() == ["patch there orders"]
+            await reported.begin()
+            await reported.there.patch({"status": {"phase": phase}}, subresource="status")
+            await until(partial(reported.here.has_status, {"phase": phase}))
+            assert await reported.writes() == ["patch/status here orders"]
+        await reported.begin()
+        await reported.here.patch({"spec": {"size": "2Gi", "note": "n"}})
+        await until(lambda: equals(reported.there.spec(), {"size": "5Gi", "note": "n"}))
+        assert await reported.writes() == ["patch there orders"]

@@ -133,9 +133,9 @@ async def all_copied(scene: Scene, created: list[str]) -> bool:
 async def test_what_befalls_the_way_to_a_provider_stops_nothing(scene: Scene) -> None:
     async with bound(scene) as made:
         await a_deleted_secret_is_made_again_and_nothing_stops(made)
-        await a_space_without_its_cluster_binding_is_told(made)
-        await a_control_plane_that_is_away_for_long_is_told_and_comes_back(made)
-        await a_revoked_token_is_told_and_a_new_one_mends_it(made)
+        await a_space_without_its_cluster_binding_is_reported(made)
+        await a_control_plane_that_is_away_for_long_is_reported_and_comes_back(made)
+        await a_revoked_token_is_reported_and_a_new_one_mends_it(made)
         await a_broken_kubeconfig_is_never_mirrored_and_its_repair_is(made)
         await a_secret_that_was_spoilt_by_hand_stops_nothing(made)
 
@@ -152,7 +152,7 @@ async def a_deleted_secret_is_made_again_and_nothing_stops(made: Bound) -> None:
     await until(lambda: says(made.scene.binding(), "Ready"))
 
 
-async def a_space_without_its_cluster_binding_is_told(made: Bound) -> None:
+async def a_space_without_its_cluster_binding_is_reported(made: Bound) -> None:
     before = await made.cluster_binding()
     await remove(made.scene.plane, CLUSTER_BINDING, made.scene.space, names.CLUSTER_BINDING)
     reason = "ClusterBindingUpdateFailed"
@@ -166,20 +166,20 @@ async def a_space_without_its_cluster_binding_is_told(made: Bound) -> None:
     await until(made.heart)
 
 
-async def a_control_plane_that_is_away_for_long_is_told_and_comes_back(made: Bound) -> None:
+async def a_control_plane_that_is_away_for_long_is_reported_and_comes_back(made: Bound) -> None:
     made.way.refuse()
     made.way.cut()
     made.clock.put_forward(PULSE)
     reason = "ClusterBindingUpdateFailed"
-    told = lambda: says(made.scene.binding(), "Heartbeating", "False", reason)  # noqa: E731
-    await until(told, within=180)
+    reported = lambda: says(made.scene.binding(), "Heartbeating", "False", reason)  # noqa: E731
+    await until(reported, within=180)
     await made.scene.create_instance("after-absence")
     await made.way.accept()
     await until(lambda: says(made.scene.binding(), "Heartbeating"))
     await until(lambda: made.scene.copy("after-absence"))
 
 
-async def a_revoked_token_is_told_and_a_new_one_mends_it(made: Bound) -> None:
+async def a_revoked_token_is_reported_and_a_new_one_mends_it(made: Bound) -> None:
     made.way.add(on(), answer(401))
     made.way.cut()
     made.clock.put_forward(PULSE)
@@ -200,12 +200,12 @@ async def a_broken_kubeconfig_is_never_mirrored_and_its_repair_is(made: Bound) -
     for broken in ("garbage", made.kubeconfigs.by(plane, "a.b.c")):
         await made.kubeconfigs.provide(broken)
 
-        async def told(broken: str = broken) -> bool:
+        async def reported(broken: str = broken) -> bool:
             found = conditions(await made.cluster_binding())["SecretValid"]
             wrong = "invalid" if broken == "garbage" else "does not work from here"
             return wrong in found.get("message", "")
 
-        await until(told)
+        await until(reported)
         assert await made.secret() == before
     await made.syncs("beside-broken")
     renewed = await made.kubeconfigs.renewed()
@@ -263,7 +263,7 @@ async def test_a_token_that_never_worked_is_mended_by_a_new_one(scene: Scene) ->
         await until(lambda: scene.copy("waiting"))
 
 
-async def test_a_kubeconfig_to_a_space_that_is_not_there_is_told_and_asks_little(
+async def test_a_kubeconfig_to_a_space_that_is_not_there_is_reported_and_asks_little(
     scene: Scene,
 ) -> None:
     """With rights everywhere, every list of it succeeds and is empty."""
@@ -279,13 +279,13 @@ async def test_a_kubeconfig_to_a_space_that_is_not_there_is_told_and_asks_little
         await put(scene.app, BIND, scene.secret, content(way.connection, token, scene.space))
         await scene.bind()
 
-        async def told() -> bool:
+        async def reported() -> bool:
             if is_idle(working):  # a slow machine is asked no more often
                 clock.put_forward(timedelta(seconds=30))
             found = conditions(await scene.binding()).get("InformersSynced", {})
             return f"Namespace {scene.space} does not exist" in found.get("message", "")
 
-        await until(told)
+        await until(reported)
         asked = [one for one in way.log if one.path.endswith(f"/namespaces/{scene.space}")]
         assert len(asked) < 100
 

@@ -120,7 +120,7 @@ async def _field(side: Side, part: str, field: str) -> Any:
     return ((await side.read() or {}).get(part) or {}).get(field)
 
 
-async def test_what_grows_too_large_for_one_side_is_told(scene: Scene) -> None:
+async def test_what_grows_too_large_for_one_side_is_reported(scene: Scene) -> None:
     """H34: a claim has what its copy has, and more; etcd takes 1.5 MiB."""
     async with listened(scene):
         here, there = sides(scene)

@@ -314,10 +314,10 @@ async def app_namespaces_come_and_go(scene: Scene) -> None:
         home = names.service_namespace(space.name, "guest")
         mapping = space.ref(API_SERVICE_NAMESPACE, "guest")
 
-        async def told(space=space, mapping=mapping, home=home):
+        async def reported(space=space, mapping=mapping, home=home):
             return get_text(await space.at(mapping), "status", "namespace") == home
 
-        await eventually(told)
+        await eventually(reported)
         await removal.remove(space.cluster, mapping)
         await gone(space.cluster, space.everywhere(NAMESPACE, home))
 

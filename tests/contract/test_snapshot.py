@@ -135,8 +135,8 @@ async def test_a_cluster_that_is_missing_is_named_and_the_rest_is_written(
         assert said.out == f"Snapshot of 2 of 3 clusters: {out}\n", said.err
         return said.err
 
-    told = await eventually(taken)
-    assert told.startswith("Unseen: cluster lost: cannot be reached by context/nowhere: ")
+    reported = await eventually(taken)
+    assert reported.startswith("Unseen: cluster lost: cannot be reached by context/nowhere: ")
     assert await take(control_plane, tmp_path, out, "--allow-unreachable") == 0
     assert list(parse_live(out.read_bytes(), "x").clusters) == ["lost", "shop"]
 

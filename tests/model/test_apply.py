@@ -116,8 +116,8 @@ async def test_deleting_happens_only_within_the_guards(scene, runs):
         approved = await runs.plan()
         another, _ = await inhabit(scene, "made-since")
         stale = await runs.run(approved=approved)
-        told = [one.message for one in stale.outcomes if one.status is Status.STALE]
-        assert "instances to delete: 1 when it was approved, 2 now; plan again" in told
+        reported = [one.message for one in stale.outcomes if one.status is Status.STALE]
+        assert "instances to delete: 1 when it was approved, 2 now; plan again" in reported
         for ref in (claim, another):
             assert not manifest.is_deleting(await scene.at(ref))
         assert "delete" in {action for action, _ in await done(runs)}

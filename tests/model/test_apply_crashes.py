@@ -247,12 +247,12 @@ class _Telling:
         assert await self._runs.todo() == []
         return True
 
-    async def _comes_to(self, end: dict[str, str], told: str) -> None:
+    async def _comes_to(self, end: dict[str, str], reported: str) -> None:
         await eventually(self._nothing_is_left)
 
         async def alike():
             found = differences(end, await end_state(self._scene))
-            assert not found, "\n".join((told, *found))
+            assert not found, "\n".join((reported, *found))
             return True
 
         await eventually(alike)

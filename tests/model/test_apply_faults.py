@@ -36,7 +36,7 @@ async def bound(runs):
         yield
 
 
-def told(report):
+def reported(report):
     return {(one.status, one.change.action.value): one.message for one in report.outcomes}
 
 
@@ -116,7 +116,7 @@ async def test_what_was_deleted_and_made_again_meanwhile_is_not_touched(scene, r
     async with bound(runs):
         scene.fleet.claims = ", claims: []"
         report = await runs.run(faulty(deeds().nth(1), MadeAgain(scene)))
-        assert told(report).keys() == {(Status.STALE, "update")}
+        assert reported(report).keys() == {(Status.STALE, "update")}
         assert keys.MANAGER_CLI not in field_set.managers_of(await scene.at(scene.binding))
         await runs.finish()
 
@@ -136,15 +136,15 @@ async def test_what_may_not_be_deleted_is_still_ours_and_planned_again(scene, ru
         scene.fleet.bound = False
         faults = faulty(on("delete", kind=API_SERVICE_EXPORT), forbidden())
         for _ in range(2):
-            assert told(await runs.run(faults)).keys() == {(Status.FAILED, "release")}
+            assert reported(await runs.run(faults)).keys() == {(Status.FAILED, "release")}
             assert len(await runs.todo()) == 1
         await runs.finish()
         assert await scene.at(scene.export) is None
 
 
-async def is_told(runs, *words):
+async def is_reported(runs, *words):
     """Run, and tell what becomes of the one line; before that, a run may wait for the konnector."""
-    (message,) = told(await runs.run()).values()
+    (message,) = reported(await runs.run()).values()
     assert [word for word in words if word not in message] == [], message
     return True
 
@@ -153,7 +153,7 @@ HELD = {"an export, released": ("Release", False), "instances, deleted": ("Delet
 
 
 @pytest.mark.parametrize(("policy", "instances"), HELD.values(), ids=HELD)
-async def test_what_a_finalizer_holds_is_told_and_planned_until_it_is_gone(
+async def test_what_a_finalizer_holds_is_reported_and_planned_until_it_is_gone(
     policy, instances, scene, runs
 ):
     scene.fleet.policy, scene.fleet.prune = policy, f"{scene.fleet.prune}, keepIfInUse: false"
@@ -165,7 +165,7 @@ async def test_what_a_finalizer_holds_is_told_and_planned_until_it_is_gone(
         scene.fleet.bound = False
         runs.wait_seconds = 3
         for _ in range(2):
-            await eventually(lambda: is_told(runs, "example.com/hold", *words))
+            await eventually(lambda: is_reported(runs, "example.com/hold", *words))
         # The binding carries the deletion of what is left.
         assert await scene.is_gone(scene.binding) is not instances
         await scene.meddle(ref, {"metadata": {"finalizers": None}})
@@ -195,7 +195,7 @@ async def test_an_instance_that_is_made_while_its_empty_service_is_deleted_stays
         await runs.finish()
         scene.fleet.bound = False
         reads = on("get", kind=CRD, name=scene.offer.name)
-        (message,) = told(await runs.run(faulty(reads, Inhabited(runs)))).values()
+        (message,) = reported(await runs.run(faulty(reads, Inhabited(runs)))).values()
         assert "1 databases" in message
         assert "nothing is deleted" in message
         claim = Ref(scene.app.name, scene.offer.kind, scene.app_namespace, "db")
@@ -204,7 +204,7 @@ async def test_an_instance_that_is_made_while_its_empty_service_is_deleted_stays
         assert {one.held for one in (await runs.plan()).changes if one.leaves} == {("in-use",)}
 
 
-async def test_a_backend_that_never_answers_is_told_and_the_next_run_goes_on(scene, runs):
+async def test_a_backend_that_never_answers_is_reported_and_the_next_run_goes_on(scene, runs):
     runs.wait_seconds = 1
     (message,) = [one for status, one in not_done(await runs.run())]
     assert "the backend has made no export" in message
@@ -225,7 +225,7 @@ async def test_a_dead_konnector_stops_a_release_before_anything_is_let_go(force,
         await scene.meddle(beat, {"status": status}, "status")
         scene.fleet.bound = False
         for _ in range(2):
-            (message,) = told(await runs.run()).values()
+            (message,) = reported(await runs.run()).values()
             assert "sync stop not confirmed: the konnector does not answer" in message
             assert await scene.at(scene.export) is not None
             assert keys.BOUND in annotations_of(await scene.at(copy))
@@ -252,7 +252,7 @@ async def test_a_crd_that_may_not_be_changed_holds_no_release_up(scene, runs):
             claim, _ = await inhabit(scene)
         scene.fleet.bound = False
         barred = faulty(on("patch", kind=CRD), forbidden())
-        (message,) = told(await runs.run(barred, force=True)).values()
+        (message,) = reported(await runs.run(barred, force=True)).values()
         assert "no right to change" in message
         assert finalizers_of(await scene.at(claim)) == []
         assert await warning(scene) == ""

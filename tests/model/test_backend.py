@@ -240,7 +240,7 @@ async def change(live: LiveCluster, kind: Kind, namespace: str, name: str, body:
 # Spaces
 
 
-async def test_a_heart_that_stops_is_told_on_time(scene: Scene) -> None:
+async def test_a_heart_that_stops_is_reported_on_time(scene: Scene) -> None:
     clock = ForwardClock()
 
     def healthy(*said: str) -> Any:
@@ -332,7 +332,7 @@ async def test_a_counterpart_that_was_left_behind_is_found_at_the_start(scene: S
         await until(lambda: goes(scene))
 
 
-async def told(scene: Scene, reason: str) -> bool:
+async def reported(scene: Scene, reason: str) -> bool:
     """Tell whether an Event says this of the service namespace."""
     events = (await scene.plane.cluster.list(refs.EVENT, namespace="default")).items
     kept = [one for one in events if one.get("reason") == reason]
@@ -353,7 +353,7 @@ async def test_what_a_backup_brings_before_its_app_namespace_is_kept_for_it(scen
         made = build(refs.NAMESPACE, scene.service_namespace, marks=Marks(annotations=notes))
         restored = await plane.create(made, refs.NAMESPACE, manager="a backup")
         await plane.create(secret("kept", scene.service_namespace), refs.SECRET, manager="a backup")
-        await until(lambda: told(scene, "NamespaceMadeAnew"))
+        await until(lambda: reported(scene, "NamespaceMadeAnew"))
         assert not await goes(scene)
         await map_namespace(scene)
         await until(lambda: mapped(scene))
@@ -392,7 +392,7 @@ async def test_released_data_keep_their_namespace(scene: Scene) -> None:
         )
         await plane.create(kept, refs.SECRET, manager=MANAGER)
         await unmap_namespace(scene)
-        await until(lambda: told(scene, "ReleasedDataKept"))
+        await until(lambda: reported(scene, "ReleasedDataKept"))
         assert not await goes(scene)
 
 
@@ -416,7 +416,7 @@ async def test_copies_that_nobody_deletes_keep_their_namespace(scene: Scene) -> 
         credential = build(refs.CONFIG_MAP, "c", namespace=scene.service_namespace, marks=notes)
         await plane.create(credential, refs.CONFIG_MAP, manager="konnector")
         await unmap_namespace(scene)
-        await until(lambda: told(scene, "BoundDataKept"))
+        await until(lambda: reported(scene, "BoundDataKept"))
         assert not await goes(scene)
         assert searched == []  # what comes after the first find
         await remove(scene.plane, refs.CONFIG_MAP, scene.service_namespace, "c")
@@ -441,7 +441,7 @@ async def test_copies_go_with_a_space_that_is_deleted(scene: Scene, *, kept: boo
         await plane.create(copy, kind, manager="konnector")
         if kept:
             await unmap_namespace(scene)
-            await until(lambda: told(scene, "BoundDataKept"))
+            await until(lambda: reported(scene, "BoundDataKept"))
         await remove(scene.plane, refs.NAMESPACE, "", scene.space)
         if not kept:
             await unmap_namespace(scene)

@@ -36,8 +36,8 @@ from tests.support.served_spaces import a_space, flood
 async def test_nothing_is_decided_twice_while_the_view_lags(managed: Managed) -> None:
     """What was written counts before a watch tells of it: no write is refused for being late."""
     late = Faults()
-    for told in range(50):
-        late.add(on("watch", kind=APP_CLUSTER_BINDING), Delay(0.5), at=Events(told))
+    for reported in range(50):
+        late.add(on("watch", kind=APP_CLUSTER_BINDING), Delay(0.5), at=Events(reported))
     mark = managed.plane.audit.mark()
     async with backend(managed.plane.connection, faults=late) as made:
         await managed.make_secret()

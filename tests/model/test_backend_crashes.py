@@ -86,11 +86,11 @@ async def end_state(cluster: Cluster, word: str) -> dict[str, str]:
     # By itself: it may stand by chance inside a hash, such as uOw000A6 of a spec.
     own = re.compile(rf"\b{word}\b")
 
-    def told(text: str) -> str:
+    def reported(text: str) -> str:
         text = UID.sub(lambda match: uids.get(match[0], "<what is gone>"), text)
         return own.sub("<word>", TIME.sub("<time>", text))
 
-    return {told(_title(kind, one)): told(_text(kind, one)) for kind, one in held}
+    return {reported(_title(kind, one)): reported(_text(kind, one)) for kind, one in held}
 
 
 def refs_of(cluster: str, held: Found) -> list[Ref]:
@@ -102,15 +102,15 @@ def _title(kind: Kind, live: Manifest) -> str:
 
 
 def _text(kind: Kind, live: Manifest) -> str:
-    told: dict[str, Any] = json.loads(json.dumps(live))
-    metadata = told["metadata"]
+    reported: dict[str, Any] = json.loads(json.dumps(live))
+    metadata = reported["metadata"]
     for key in DROPPED:
         metadata.pop(key, None)
     notes = {key: text for key, text in manifest.annotations_of(live).items() if key != HOSTILE}
     metadata |= {"annotations": notes, "deleting": manifest.is_deleting(live)}
-    if kind == refs.SECRET and told.get("type") == _TOKEN:
-        told["data"] = sorted(told.get("data", {}))
-    return json.dumps(told, sort_keys=True)
+    if kind == refs.SECRET and reported.get("type") == _TOKEN:
+        reported["data"] = sorted(reported.get("data", {}))
+    return json.dumps(reported, sort_keys=True)
 
 
 @pytest_asyncio.fixture

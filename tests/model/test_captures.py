@@ -41,7 +41,7 @@ CAPTURES: Final = (
     "two-app-clusters",
     "broken-kubeconfig",
 )
-_TOLD: Final = ("status", "severity", "reason", "message")
+_REPORTED: Final = ("status", "severity", "reason", "message")
 _MASKED: Final = {
     UID: "<uid>",
     TIME: "<time>",
@@ -88,11 +88,11 @@ class Account:
             )
             for ref, before in self._before.items()
         }
-        told = {
+        reported = {
             "made": sorted(self._made()),
             "changed": {str(name): change for name, change in changes.items() if change},
         }
-        text = yaml.safe_dump(told, width=10_000, allow_unicode=True)
+        text = yaml.safe_dump(reported, width=10_000, allow_unicode=True)
         return masked(text)
 
     def _made(self) -> list[str]:
@@ -133,7 +133,7 @@ def _plain(ref: Ref, live: Any) -> Any:
     if manifest.get_maps(live, "status", "conditions"):
         conditions: dict[str, JSON] = {
             manifest.get_text(one, "type"): " ".join(
-                manifest.get_text(one, key) for key in _TOLD if key in one
+                manifest.get_text(one, key) for key in _REPORTED if key in one
             )
             for one in manifest.get_maps(live, "status", "conditions")
         }
@@ -346,5 +346,5 @@ async def test_what_a_plan_says(
             await removal.remove(cluster, ref)
         else:
             await cluster.merge_patch(ref, patch, manager="operator", subresource=subresource)
-    told = masked(plan_formats.text(await runs.plan(), steps=True))
-    golden(told, f"take-over/{request.node.callspec.id}.txt")
+    reported = masked(plan_formats.text(await runs.plan(), steps=True))
+    golden(reported, f"take-over/{request.node.callspec.id}.txt")

@@ -106,7 +106,7 @@ async def test_what_an_event_says(scene):
     }
 
 
-async def test_what_was_told_before_the_end_is_written(scene):
+async def test_what_was_reported_before_the_end_is_written(scene):
     for number in range(5):
         scene.tell(Note("Counted", f"number {number}"))
     await scene.end()
@@ -148,7 +148,7 @@ async def test_an_answer_that_was_lost_makes_no_second_event(scene):
     await scene.events(1)
 
 
-async def test_what_cannot_be_told_hinders_nothing(scene):
+async def test_what_cannot_be_reported_hinders_nothing(scene):
     scene.cluster.faults.add(on("create", kind=EVENT).nth(1), forbidden())
     scene.cluster.faults.add(on("create", kind=EVENT).nth(2), unreachable())
     scene.tell(Note("First", "refused once"))
@@ -203,7 +203,7 @@ async def test_memory_is_bounded(scene):
     assert scene.count("dropped") == 2_000
 
 
-async def test_a_closed_gate_lets_nothing_be_told(scene, control_plane):
+async def test_a_closed_gate_lets_nothing_be_reported(scene, control_plane):
     mark = control_plane.audit.mark()
     scene.fence.close("the end")
     scene.tell()
@@ -211,7 +211,7 @@ async def test_a_closed_gate_lets_nothing_be_told(scene, control_plane):
     assert control_plane.audit.writes_since(mark, namespace=scene.namespace) == []
 
 
-async def test_long_texts_and_odd_names_are_told_too(scene):
+async def test_long_texts_and_odd_names_are_reported_too(scene):
     scene.about = Ref(scene.real.name, CONFIG_MAP, scene.namespace, "x" * 253)
     scene.tell(Note("Long", "ö" * 2_000))
     (event,) = await scene.events(1)

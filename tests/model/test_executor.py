@@ -96,7 +96,7 @@ class Scene:
     async def now(self):
         return await self.real.get(self.ref)
 
-    async def told(self):
+    async def reported(self):
         """Return the condition, without its time."""
         for one in m.get_maps(await self.now(), "status", "conditions"):
             if one["type"] == "Stored":
@@ -126,7 +126,7 @@ async def test_all_that_was_decided_is_done_and_the_status_says_so(scene):
     assert await scene.names() == {"a", "b", "c"}
     live = await scene.now()
     assert m.get_text(live, "status", "konnectorVersion") == "v1.5.0"
-    assert await scene.told() == TRUE
+    assert await scene.reported() == TRUE
     ready = m.get_maps(live, "status", "conditions")[0]
     assert (ready["type"], ready["status"]) == ("Ready", "True")
 
@@ -139,7 +139,7 @@ async def test_the_second_time_writes_nothing(scene, control_plane):
     assert control_plane.audit.writes_since(mark, namespace=scene.namespace) == []
 
 
-async def test_a_failed_task_is_told_and_the_others_are_done(scene):
+async def test_a_failed_task_is_reported_and_the_others_are_done(scene):
     scene.faults.add(on("create", name="b"), forbidden())
     with pytest.raises(Forbidden, match=r"ConfigMap .*/b"):
         await scene.execute(
@@ -148,7 +148,7 @@ async def test_a_failed_task_is_told_and_the_others_are_done(scene):
         )
     assert await scene.names() == {"a", "c"}
     message = f"{scene.real.name}: create ConfigMap {scene.namespace}/b: the user may not do this"
-    assert await scene.told() == {
+    assert await scene.reported() == {
         "type": "Stored",
         "status": "False",
         "severity": "Warning",
@@ -161,12 +161,12 @@ async def test_a_failed_task_without_a_cause_leaves_the_conditions_as_decided(sc
     scene.faults.add(on("create", name="b"), forbidden())
     with pytest.raises(Forbidden):
         await scene.execute(Task((scene.create("b"),)))
-    assert await scene.told() == TRUE
+    assert await scene.reported() == TRUE
 
 
 @pytest.mark.parametrize("why", [forbidden, conflict])
 @pytest.mark.parametrize("failure", [FAILED, None], ids=["told", "untold"])
-async def test_fields_are_told_only_where_all_was_done(scene, why, failure):
+async def test_fields_are_reported_only_where_all_was_done(scene, why, failure):
     fields = {"konnectorVersion": "v1.5.0"}
     scene.faults.add(on("create", name="a"), why())
     with pytest.raises((Forbidden, Conflict)):
@@ -197,7 +197,7 @@ async def test_a_name_that_is_taken_is_a_conflict_of_which_nothing_is_said(scene
     with pytest.raises(AlreadyExists) as caught:
         await scene.execute(Task((scene.create("a", x="ours"),), FAILED))
     assert caught.value.retry is Retry.NOW
-    assert await scene.told() is None
+    assert await scene.reported() is None
     kept = await scene.real.get(scene.config_map("a"))
     assert m.get_map(kept, "data") == {"x": "theirs"}
 
@@ -213,7 +213,7 @@ async def test_a_conflict_spoils_no_other_condition_and_changes_not_its_own(scen
         )
     types = [one["type"] for one in m.get_maps(await scene.now(), "status", "conditions")]
     assert types == ["Ready", "SecretValid", "Stored"]
-    assert await scene.told() == TRUE
+    assert await scene.reported() == TRUE
 
 
 async def changed(scene, ref):
@@ -244,20 +244,20 @@ async def test_what_is_not_as_it_was_seen_is_left_alone(scene, meanwhile, what):
     with pytest.raises(Conflict):
         await scene.execute(Task((step,), FAILED))
     assert await scene.real.get(ref) == before
-    assert await scene.told() is None
+    assert await scene.reported() is None
 
 
 async def test_a_stale_look_at_the_object_itself_writes_no_status(scene):
     await changed(scene, scene.ref)
     with pytest.raises(Conflict):
         await scene.execute()
-    assert await scene.told() is None
+    assert await scene.reported() is None
 
 
 async def test_the_status_follows_a_write_to_the_object_itself(scene):
     await scene.execute(Task((scene.finalize(FINALIZER),)))
     assert m.finalizers_of(await scene.now()) == [FINALIZER]
-    assert await scene.told() == TRUE
+    assert await scene.reported() == TRUE
 
 
 async def test_steps_on_the_object_itself_follow_each_other(scene):
@@ -289,13 +289,13 @@ async def test_conditions_that_others_wrote_meanwhile_stay(scene):
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
 
-    async def told():
+    async def reported():
         await scene.real.merge_patch(
             scene.ref, {"status": {"conditions": [theirs]}}, manager="someone", subresource="status"
         )
 
     first = on("patch", name="cluster", subresource="").nth(1)
-    scene.faults.add(first, Meanwhile(told), at=BEFORE)
+    scene.faults.add(first, Meanwhile(reported), at=BEFORE)
     await scene.execute(Task((Patch(scene.ref, {"metadata": {"annotations": {"x": "y"}}}),)))
     types = [one["type"] for one in m.get_maps(await scene.now(), "status", "conditions")]
     assert types == ["Ready", "Heartbeating", "Stored"]
@@ -338,4 +338,4 @@ async def test_a_fence_that_closes_on_the_way_ends_it_there(scene):
             Task((scene.create("a"), scene.create("b"))), Task((scene.create("c"),))
         )
     assert await scene.names() == {"a"}
-    assert await scene.told() is None
+    assert await scene.reported() is None

@@ -99,8 +99,8 @@ async def a_condition_changes(scene: Scene, made: Term, patch: tuple[str, str, s
     for kind in (api.API_SERVICE_EXPORT_REQUEST, api.API_SERVICE_EXPORT):
         await remove(scene.plane, kind, scene.space, scene.offer.name)
     await until(lambda: says(scene.binding(), "Connected", "False", "APIServiceExportNotFound"))
-    told = {name: one["status"] for name, one in conditions(await scene.binding()).items()}
-    assert (told["Ready"], told["SchemaInSync"]) == ("False", "Unknown")
+    reported = {name: one["status"] for name, one in conditions(await scene.binding()).items()}
+    assert (reported["Ready"], reported["SchemaInSync"]) == ("False", "Unknown")
     await scene.request()
     await until(lambda: says(scene.binding(), "Ready"))
     await settled(made)
@@ -137,8 +137,8 @@ async def test_what_a_binding_costs(scene: Scene) -> None:
     async with scene.backend(), konnector(scene.app.connection) as made:
         marks = scene.app.audit.mark(), scene.plane.audit.mark()
         await bound(scene, made)
-        told = conditions(await scene.binding())
-    assert {one["status"] for one in told.values()} == {"True"}
+        reported = conditions(await scene.binding())
+    assert {one["status"] for one in reported.values()} == {"True"}
     here = written(scene.app, marks[0])
     there = [one for one in written(scene.plane, marks[1]) if scene.space in one]
     assert here.count(("create", "customresourcedefinitions", "", "")) == 1
@@ -182,8 +182,8 @@ async def test_nothing_is_decided_twice_while_views_lag(managed: Managed) -> Non
     await managed.make_secret()
     settings = in_space(managed.space, "shop-kubeconfig")
     late, kinds = Faults(), (api.API_SERVICE_BINDING, api.API_SERVICE_EXPORT)
-    for kind, told in itertools.product(kinds, range(50)):
-        late.add(on("watch", kind=kind), Delay(0.5), at=Events(told))
+    for kind, reported in itertools.product(kinds, range(50)):
+        late.add(on("watch", kind=kind), Delay(0.5), at=Events(reported))
     async with managed.backend():
         await managed.apply(managed.offer.resource)
         await until(managed.binding)

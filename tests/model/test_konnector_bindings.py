@@ -127,7 +127,7 @@ async def _is_later(reading: Callable[[], Awaitable[datetime]], due: datetime) -
     return await reading() >= due
 
 
-async def test_an_export_that_goes_is_told_and_leaves_all_that_is_there(scene: Scene) -> None:
+async def test_an_export_that_goes_is_reported_and_leaves_all_that_is_there(scene: Scene) -> None:
     async with scene.backend(), konnector(scene.app.connection):
         await scene.bound()
         await scene.create_instance(size="1Gi")
@@ -151,7 +151,9 @@ async def test_an_export_that_goes_is_told_and_leaves_all_that_is_there(scene: S
         assert uid_of(await scene.copy()) == uid_of(copy)
 
 
-async def test_a_binding_that_goes_is_told_and_nothing_is_carried_any_more(scene: Scene) -> None:
+async def test_a_binding_that_goes_is_reported_and_nothing_is_carried_any_more(
+    scene: Scene,
+) -> None:
     async with scene.backend(), konnector(scene.app.connection):
         await scene.bound()
         await scene.create_instance(size="1Gi")
@@ -305,18 +307,18 @@ async def test_bindings_of_an_old_klutch_are_served_as_they_are(old_scene: Scene
     assert get(after, "spec") == get(before, "spec")
 
 
-async def is_told(scene: Scene, reason: str, sentence: str) -> bool:
+async def is_reported(scene: Scene, reason: str, sentence: str) -> bool:
     """Tell whether the binding says that its CRD could not be written, and why."""
     found = conditions(await scene.binding())
     parts = ("status", "severity", "reason")
     for one in ("Connected", "Ready"):
-        told = found.get(one, {})
-        assert tuple(told.get(part) for part in parts) == ("False", "Error", reason)
-        assert sentence in told["message"]
+        reported = found.get(one, {})
+        assert tuple(reported.get(part) for part in parts) == ("False", "Error", reason)
+        assert sentence in reported["message"]
     return True
 
 
-async def test_a_crd_that_cannot_be_written_is_told_until_it_can(scene: Scene) -> None:
+async def test_a_crd_that_cannot_be_written_is_reported_until_it_can(scene: Scene) -> None:
     """H15: whatever the API server says."""
     faults, update_failed = Faults(), "CustomResourceDefinitionUpdateFailed"
     async with scene.backend(), konnector(scene.app.connection, faults=faults):
@@ -325,7 +327,7 @@ async def test_a_crd_that_cannot_be_written_is_told_until_it_can(scene: Scene) -
         await scene.request()
         await scene.bind()
         reason = "CustomResourceDefinitionCreateFailed"
-        await until(lambda: is_told(scene, reason, "the user may not do this"))
+        await until(lambda: is_reported(scene, reason, "the user may not do this"))
         assert await gone(konnector_crds.crd_of(scene.app, scene))
         faults.clear()
         await until(lambda: says(scene.binding(), "Ready"))
@@ -333,7 +335,7 @@ async def test_a_crd_that_cannot_be_written_is_told_until_it_can(scene: Scene) -
         faults.add(on("patch", kind=CRD), broken(503))
         change = {"additionalPrinterColumns": konnector_crds.column("Size")}
         await redefine(scene.plane, scene, lambda version: version.update(change))
-        await until(lambda: is_told(scene, update_failed, "HTTP 503"))
+        await until(lambda: is_reported(scene, update_failed, "HTTP 503"))
         await scene.create_instance(size="1Gi")
         await until(scene.copy)
         faults.clear()

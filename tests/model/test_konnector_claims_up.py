@@ -154,7 +154,7 @@ async def test_what_an_api_server_would_not_change_is_made_anew(scene: Scene, ow
         assert [one.verb for one in copy.writes_since(mark)] == ["patch"]
 
 
-async def test_two_of_one_name_are_left_alone_and_told(scene: Scene) -> None:
+async def test_two_of_one_name_are_left_alone_and_reported(scene: Scene) -> None:
     """H24, the undecidable row of E.2: an Event in the app cluster says how to decide."""
     async with scene.backend(), konnector(scene.app.connection):
         there, here = await bound(scene, DOWN)
@@ -198,18 +198,18 @@ async def exhaust(end: End) -> None:
 
 
 @pytest.mark.parametrize("owner", ["Provider", "Consumer"])
-async def test_what_one_side_refuses_is_told_and_tried_again(scene: Scene, owner: str) -> None:
+async def test_what_one_side_refuses_is_reported_and_tried_again(scene: Scene, owner: str) -> None:
     """H17: a quota, say. The developer reads why in the binding, and of an own object beside it."""
     async with scene.backend(), konnector(scene.app.connection):
         there, here = await bound(scene, claim("secrets", owner))
         origin, copy = (there, here) if owner == "Provider" else (here, there)
         await exhaust(copy)
         live = await origin.make(SECRET, "creds", **data("hidden-one"))
-        told = await until(lambda: degraded(scene))
-        assert "hidden" not in told
-        assert b64("hidden-one") not in told
-        assert f"{here.namespace}/creds" in told
-        assert "quota" in told
+        reported = await until(lambda: degraded(scene))
+        assert "hidden" not in reported
+        assert b64("hidden-one") not in reported
+        assert f"{here.namespace}/creds" in reported
+        assert "quota" in reported
         if owner == "Consumer":
             event = await until(lambda: _event(here, live, "SyncDenied"))
             assert "quota" in event["note"]

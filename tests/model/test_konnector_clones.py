@@ -13,7 +13,7 @@ from tests.support.bound_scenes import Scene, conditions, gone, remove, until
 from tests.support.clusters import LiveCluster
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import AGENT, USUAL, konnector
-from tests.support.losses import says, told
+from tests.support.losses import reported, says
 from tests.support.made_again import used
 from tests.support.settled import settled
 
@@ -50,7 +50,7 @@ async def test_a_clone_deletes_nothing(scene: Scene, second_app_cluster: LiveClu
             await remove(clone.app, kind, *place)
             await until(lambda: says(scene, *TWO))
             await settled(first, second)
-            event = await until(lambda: told(scene, TWO[1]))
+            event = await until(lambda: reported(scene, TWO[1]))
             assert mine in event["note"]
             assert "clone " in event["note"]
             await scene.patch_instance({"spec": {"size": "9Gi"}})

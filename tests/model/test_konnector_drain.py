@@ -38,7 +38,7 @@ async def is_held(scene: Scene) -> bool:
     return keys.DRAIN in manifest.finalizers_of(await scene.binding())
 
 
-async def is_told(scene: Scene, reason: str) -> bool:
+async def is_reported(scene: Scene, reason: str) -> bool:
     found = (await scene.app.cluster.list(EVENT, namespace=BIND)).items
     names = [
         manifest.get_text(one, "regarding", "name") for one in found if one["reason"] == reason
@@ -102,7 +102,7 @@ async def test_a_release_keeps_both_sides_and_binding_again_joins_them(scene: Sc
 
 
 @pytest.mark.parametrize("policy", ["", "Release"])
-async def test_the_end_of_a_sync_is_told_though_the_last_binding_is_gone(
+async def test_the_end_of_a_sync_is_reported_though_the_last_binding_is_gone(
     scene: Scene, policy: str
 ) -> None:
     """It is the proof that klutchctl waits for, and nobody else would ever write it."""
@@ -113,14 +113,14 @@ async def test_the_end_of_a_sync_is_told_though_the_last_binding_is_gone(
         if policy:
             await scene.set_policy(policy)
             await until(lambda: is_held(scene))
-        told = on("patch", cluster=CONTROL_PLANE, kind=API_SERVICE_EXPORT)
-        faults.add(told.first(4), broken())
+        reported = on("patch", cluster=CONTROL_PLANE, kind=API_SERVICE_EXPORT)
+        faults.add(reported.first(4), broken())
         await scene.unbind()
         await until(lambda: gone(scene.binding()))
         if policy:  # whoever dies now has told it
             assert await says(scene.export(), "Connected", "False", "APIServiceBindingNotFound")
         await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
-        assert len([call for call in faults.calls if told.matches(call)]) > 4
+        assert len([call for call in faults.calls if reported.matches(call)]) > 4
 
 
 async def test_what_was_released_keeps_its_place_though_its_kind_is_bound_no_more(
@@ -146,7 +146,7 @@ async def test_what_was_released_keeps_its_place_though_its_kind_is_bound_no_mor
         assert manifest.annotations_of(mapping)[keys.RELEASED_KINDS] == scene.offer.name
 
         await remove(scene.app, NAMESPACE, "", scene.app_namespace)
-        await until(lambda: is_told(second, "ReleasedDataKept"))
+        await until(lambda: is_reported(second, "ReleasedDataKept"))
         mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
         assert not manifest.is_deleting(mapping)
         assert keys.RELEASED in manifest.annotations_of(await scene.copy())
@@ -310,11 +310,11 @@ async def test_detach_frees_what_no_control_plane_will_ever_free(scene: Scene) -
         await with_credentials(scene)
     way = (str(scene.app.kubeconfig), scene.app.context)
     asked = detach.Asked(*way, bindings=(scene.offer.name,))
-    told = io.StringIO()
-    await detach.run(asked, {}, scene.app.kubeconfig.parent, out=told)
-    assert f"would let go: Database {scene.app_namespace}/orders" in told.getvalue()
+    reported = io.StringIO()
+    await detach.run(asked, {}, scene.app.kubeconfig.parent, out=reported)
+    assert f"would let go: Database {scene.app_namespace}/orders" in reported.getvalue()
     assert manifest.finalizers_of(await scene.instance()) == [keys.SYNCER]
-    await detach.run(replace(asked, force=True), {}, scene.app.kubeconfig.parent, out=told)
+    await detach.run(replace(asked, force=True), {}, scene.app.kubeconfig.parent, out=reported)
     live = await scene.instance()
     assert manifest.finalizers_of(live) == []
     assert keys.BOUND not in manifest.annotations_of(live)

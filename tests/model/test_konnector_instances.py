@@ -197,7 +197,7 @@ def narrow(version: dict[str, Any]) -> None:
     properties["spec"] = {"type": "object", "properties": known}
 
 
-async def test_what_the_control_plane_refuses_is_told_to_the_developer(scene: Scene) -> None:
+async def test_what_the_control_plane_refuses_is_reported_to_the_developer(scene: Scene) -> None:
     """H17: in an Event about the instance and in a condition of the binding."""
     async with working(scene) as account:
         async with scene.backend():
@@ -210,8 +210,8 @@ async def test_what_the_control_plane_refuses_is_told_to_the_developer(scene: Sc
         assert refused["note"].startswith("The control plane refused to apply ")
         assert "colour" in refused["note"]
         assert await account.there.spec() == {"size": "1Gi", "tier": "small"}
-        told_of = await until(lambda: refusal(scene))
-        assert f"{scene.app_namespace}/orders" in told_of
+        reported_of = await until(lambda: refusal(scene))
+        assert f"{scene.app_namespace}/orders" in reported_of
         await account.here.patch({"spec": {"colour": None}})
         await until(lambda: equals(account.there.spec(), {"size": "2Gi", "tier": "small"}))
         await until(lambda: equals(refusal(scene), ""))

@@ -134,7 +134,7 @@ async def test_a_space_that_was_made_anew_is_recorded_once_that_is_confirmed(sce
         await losses.Many(scene, 0).lose_copy("orders")
         async with konnector(scene.app.connection):
             await until(lambda: losses.says(scene, "RecreationAllowed", "SpaceChanged"))
-            await until(lambda: losses.told_of(scene, "orders", "RecreationHeld"))
+            await until(lambda: losses.reported_of(scene, "orders", "RecreationHeld"))
             assert await scene.copy() is None
             assert await remembers(scene, stranger)
             await losses.withdraw(scene, keys.CONFIRM_RECREATE)

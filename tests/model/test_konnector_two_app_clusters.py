@@ -83,7 +83,7 @@ async def test_neither_knows_of_the_other(scenes: tuple[Scene, Scene], case: Cas
             await second.settle(spec={"size": "2Gi"}, metadata=_naming(one))
             await second.here.make("users")
             if case.scope == "Cluster":
-                await _a_taken_name_is_told_to_one(first, second)
+                await _a_taken_name_is_reported_to_one(first, second)
             await _is_in_its_space(first, {"size": "1Gi"})
             await _is_in_its_space(second, {"size": "2Gi"})
             await _each_goes_its_way(first, second)
@@ -111,13 +111,13 @@ async def _is_in_its_space(story: Story, spec: Any) -> None:
     assert await story.there.annotations() == {keys.BOUND: "true", **marks}
 
 
-async def _a_taken_name_is_told_to_one(first: Story, second: Story) -> None:
+async def _a_taken_name_is_reported_to_one(first: Story, second: Story) -> None:
     """One's `x-orders` would have the place of the copy of the other's `orders`."""
     one, other = first.scene, second.scene
     async with _left_alone(second, "orders"):
         await first.here.make("x-orders")
-        told = await until(lambda: event(one, "x-orders", "NameTaken"))
-        assert second.there.ref("orders").name in told["note"]
+        reported = await until(lambda: event(one, "x-orders", "NameTaken"))
+        assert second.there.ref("orders").name in reported["note"]
         assert "x-orders" in await until(lambda: refusal(one))
         await first.here.delete("x-orders")
         await until(lambda: first.here.gone("x-orders"))

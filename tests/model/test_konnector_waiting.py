@@ -64,7 +64,7 @@ async def names(scene: Scene, claim: str) -> bool:
     return claim in await refusal(scene)
 
 
-async def test_a_provider_that_never_answered_is_told_once_it_is_late(
+async def test_a_provider_that_never_answered_is_reported_once_it_is_late(
     scene: Scene, wires: Wires
 ) -> None:
     """H16: for the original it is synced by then."""
@@ -222,8 +222,8 @@ _LATE = 0.7  # seconds
 
 async def test_events_on_their_way_are_waited_for(scene: Scene) -> None:
     late = Faults()
-    for told in range(40):
-        late.add(on("watch", kind=scene.offer.kind), Delay(_LATE), at=Events(told))
+    for reported in range(40):
+        late.add(on("watch", kind=scene.offer.kind), Delay(_LATE), at=Events(reported))
     async with scene.backend(), konnector(scene.app.connection, faults=late) as made:
         await scene.bound()
         await scene.create_instance("first")

@@ -60,7 +60,7 @@ TEXTS = documents() | st.text(max_size=40)
 TREES = st.dictionaries(PATHS, TEXTS, max_size=4)
 
 
-def is_told(problems):
+def is_reported(problems):
     assert all(problem.code in CODES for problem in problems)
     assert all(problem.message.isprintable() for problem in problems)
     return True
@@ -70,14 +70,14 @@ def is_told(problems):
 @example({"fleet.yaml": "a: *b"})
 def test_whatever_is_written_gives_a_fleet_or_problems(changes):
     fleet, problems = load(tree(changes))
-    assert is_told(problems)
+    assert is_reported(problems)
     assert fleet is not None or problems
 
 
 @given(st.dictionaries(PATHS, st.binary(max_size=60), max_size=3))
 def test_whatever_bytes_there_are_give_a_fleet_or_problems(changes):
     fleet, problems = load(tree(changes))
-    assert is_told(problems)
+    assert is_reported(problems)
     assert fleet is not None or problems
 
 
@@ -88,7 +88,7 @@ def test_a_changed_byte_never_breaks_the_loader(name, data):
     content = bytearray(files[path])
     if content:
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    assert is_told(load(Snapshot({**files, path: bytes(content)}, ""))[1])
+    assert is_reported(load(Snapshot({**files, path: bytes(content)}, ""))[1])
 
 
 @given(st.sampled_from(["value", "label", "parameter", "endpoint", "image", "ca"]), st.data())

@@ -174,8 +174,8 @@ def reads(kind, one, fleet, spaces):
 
 def part_of(fleet, live, cluster):
     seen = live.control_planes["eu"]
-    told = [one for one in seen.objects.get(NAMESPACE, ()) if reads(NAMESPACE, one, fleet, ())]
-    spaces = read_scope.spaces(fleet, cluster, told, live.clusters[cluster])
+    reported = [one for one in seen.objects.get(NAMESPACE, ()) if reads(NAMESPACE, one, fleet, ())]
+    spaces = read_scope.spaces(fleet, cluster, reported, live.clusters[cluster])
     objects = {
         kind: [one for one in items if reads(kind, one, fleet, spaces)]
         for kind, items in seen.objects.items()

@@ -272,7 +272,7 @@ async def end_state(scene: Scene) -> dict[str, str]:
         uids[uid_of(system or {})] = f"<the {place} cluster>"
     own = _own_words(scene)
 
-    def told(text: str) -> str:
+    def reported(text: str) -> str:
         for word, stands_for in (*tokens.items(), *own):
             text = text.replace(word, stands_for)
         text = UID.sub(lambda match: uids.get(match[0], "<what is gone>"), text)
@@ -280,7 +280,7 @@ async def end_state(scene: Scene) -> dict[str, str]:
             text = text.replace(word, stands_for)
         return _DIGEST.sub("<digest>", TIME.sub("<time>", text))
 
-    return {told(one.title): told(_text(one)) for one in found}
+    return {reported(one.title): reported(_text(one)) for one in found}
 
 
 def differences(one: dict[str, str], other: dict[str, str]) -> list[str]:

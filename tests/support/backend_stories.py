@@ -240,11 +240,11 @@ async def it_is_deleted(tenant: Tenant) -> None:
 
 async def the_konnector_may_let_go(tenant: Tenant) -> bool:
     bindings = [await tenant.at(API_SERVICE_BINDING, o.name, tenant.space) for o in tenant.offers]
-    told = any(
+    reported = any(
         (one["type"], one.get("reason")) == ("CleanedUp", "Waiting")
         for one in get_maps(await tenant.itself(), "status", "conditions")
     )
-    return told and all(keys.DRAINING in annotations_of(one) for one in bindings)
+    return reported and all(keys.DRAINING in annotations_of(one) for one in bindings)
 
 
 async def the_konnector_does_not(tenant: Tenant) -> None:

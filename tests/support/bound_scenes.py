@@ -340,9 +340,9 @@ async def says(reading: Any, condition: str, status: str = "True", reason: str =
 
 
 async def well_but_for_claims(reading: Any) -> bool:
-    told = conditions(await reading)
-    wrong = {name for name, one in told.items() if one["status"] != "True"}
-    return {"InformersSynced", "SchemaInSync"} <= told.keys() and (
+    reported = conditions(await reading)
+    wrong = {name for name, one in reported.items() if one["status"] != "True"}
+    return {"InformersSynced", "SchemaInSync"} <= reported.keys() and (
         not wrong or wrong == {"Ready", "PermissionClaimsInSync"}
     )
 

@@ -83,7 +83,7 @@ def looked(claims, provider, consumer, **more):
     return Seen(**facts, provider=provider, consumer=consumer)
 
 
-def told(decision):
+def reported(decision):
     """Return the steps as words: a verb, the side, and an owner where only that is written."""
     return [_words(step) for task in decision.tasks for step in task.steps]
 

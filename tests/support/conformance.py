@@ -207,12 +207,14 @@ class Player:
                             continue
                         entry = (event.type, self.plain(event.object))
                         count -= 1
-                        told = found.setdefault(name_of(event.object), [])
+                        reported = found.setdefault(name_of(event.object), [])
                         # A server may write again what only it can tell from before, such as the
                         # order of managers, or empty labels.
-                        is_same = told and told[-1][1] == entry[1] and event.type != "DELETED"
+                        is_same = (
+                            reported and reported[-1][1] == entry[1] and event.type != "DELETED"
+                        )
                         if not is_same:
-                            told.append(entry)
+                            reported.append(entry)
                         if count <= 0:
                             until.reschedule(asyncio.get_running_loop().time() + 0.2)
         return found

@@ -95,7 +95,7 @@ class Drill:
     async def waits_for(self, *said: str, reason: str = "Waiting") -> str:
         """Wait until the conditions tell all of this; return the message."""
 
-        async def told() -> str:
+        async def reported() -> str:
             held = bound_scenes.conditions(await self.managed.itself())
             for each in ("CleanedUp", "Ready"):
                 said_of = held.get(each, {})
@@ -105,7 +105,7 @@ class Drill:
             assert not missing, (missing, message)
             return str(message)
 
-        return str(await bound_scenes.until(told))
+        return str(await bound_scenes.until(reported))
 
     async def ended(self) -> None:
         await bound_scenes.until(lambda: bound_scenes.gone(self.managed.itself()), within=180)

@@ -36,12 +36,12 @@ async def recorded_and_counted(way: Connection, namespace: str, *, inside: bool 
         for result in ("sent", "counted"):
             recorder.record(about, live, Note("Tried", "the rights suffice"))
             await clock.advance(61)
-            await _told(metrics, result)
+            await _reported(metrics, result)
         recorder.stop()
         await running
 
 
-async def _told(metrics: Metrics, result: str) -> None:
+async def _reported(metrics: Metrics, result: str) -> None:
     def counted():
         return metrics.registry.get_sample_value("klutch_events_total", {"result": result})
 

@@ -199,7 +199,7 @@ class _Session:
         request = _request(parts)
         log = self._proxy.log
 
-        def told(status: int) -> None:
+        def reported(status: int) -> None:
             log.append(Passed(request.method, request.path, status, self._number))
 
         def received(octets: int) -> None:
@@ -208,7 +208,7 @@ class _Session:
         self._proxy.sent[request.path] += sum(
             len(part.data) for part in parts if isinstance(part, h11.Data)
         )
-        reply = Reply(self._http, self._writer, told=told)
+        reply = Reply(self._http, self._writer, reported=reported)
         due = self._proxy.rules.due(request)
         async with AsyncExitStack() as stack:  # the log is written before the server is let go
             try:
@@ -227,7 +227,7 @@ class _Session:
                     client.cancel()
             finally:
                 if reply.status is None:
-                    told(0)
+                    reported(0)
 
     async def _until_client_leaves(self) -> None:
         while data := await self._reader.read(_CHUNK):

@@ -88,16 +88,16 @@ class Reply:
         connection: h11.Connection,
         writer: asyncio.StreamWriter,
         *,
-        told: Callable[[int], None],
+        reported: Callable[[int], None],
     ) -> None:
-        self._connection, self._writer, self._told = connection, writer, told
+        self._connection, self._writer, self._reported = connection, writer, reported
         self.status: int | None = None
 
     async def send(self, *events: h11.Event) -> None:
         for event in events:
             if isinstance(event, h11.Response):
                 self.status = event.status_code
-                self._told(event.status_code)
+                self._reported(event.status_code)
             self._writer.write(self._connection.send(event) or b"")
         await self._writer.drain()
 

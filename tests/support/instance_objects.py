@@ -62,7 +62,7 @@ def seen(one, other, **more):
     return Seen(PLACE, COPY_PLACE, one, other, **facts)
 
 
-def told(found):
+def reported(found):
     if not isinstance(found, Decision):
         return found
     return [_words(step) for task in found.tasks for step in task.steps]

@@ -103,25 +103,25 @@ async def alike(scene: Scene) -> bool:
     return True
 
 
-async def becomes_alike(scene: Scene, told: str = "") -> None:
+async def becomes_alike(scene: Scene, reported: str = "") -> None:
     async def probe() -> bool:
         try:
             return await alike(scene)
         except AssertionError as failure:
-            raise AssertionError(f"{told}: {failure}; {await troubles(scene)}") from None
+            raise AssertionError(f"{reported}: {failure}; {await troubles(scene)}") from None
 
     await eventually(probe, within=_LONG)
 
 
 async def troubles(scene: Scene) -> list[str]:
-    told = [
+    reported = [
         await scene.on_plane(CLUSTER_BINDING, names.CLUSTER_BINDING),
         await scene.binding(),
         await scene.export(),
     ]
     return [
         f"{get_text(one, 'kind')} {condition}: {said.get('reason')}"
-        for one in told
+        for one in reported
         for condition, said in conditions(one).items()
         if said.get("status") != "True"
     ]

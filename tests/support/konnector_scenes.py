@@ -259,8 +259,8 @@ async def events(scene: Scene, name: str, reason: str) -> list[Any]:
         if manifest.get_text(one, "regarding", "name") == name
         and manifest.get_text(one, "regarding", "kind") == scene.offer.kind.kind
     ]
-    told = [one for one in mine if one["reason"] == reason]
-    return sorted(told, key=lambda one: manifest.get_text(one, "eventTime"))
+    reported = [one for one in mine if one["reason"] == reason]
+    return sorted(reported, key=lambda one: manifest.get_text(one, "eventTime"))
 
 
 async def warns(scene: Scene) -> bool:

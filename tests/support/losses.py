@@ -112,7 +112,7 @@ async def says(scene: Scene, condition: str, reason: str) -> bool:
     return await cause(scene, condition) == reason
 
 
-async def told(scene: Scene, reason: str) -> Any:
+async def reported(scene: Scene, reason: str) -> Any:
     binding = await scene.binding()
     for event in (await scene.app.cluster.list(EVENT, namespace=BIND)).items:
         about = manifest.get_text(event, "regarding", "uid")
@@ -121,7 +121,7 @@ async def told(scene: Scene, reason: str) -> Any:
     return None
 
 
-async def told_of(scene: Scene, name: str, reason: str) -> bool:
+async def reported_of(scene: Scene, name: str, reason: str) -> bool:
     events = (await scene.app.cluster.list(EVENT, namespace=scene.app_namespace)).items
     return any(
         manifest.get_text(one, "reason") == reason

@@ -166,10 +166,13 @@ class User:
         data = get_text_map(secret, "data")
         return {key: base64.b64decode(text).decode() for key, text in data.items()}
 
-    def ask(self, told: Mapping[str, str], query: str) -> list[tuple[Any, ...]]:
+    def ask(self, reported: Mapping[str, str], query: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query, with exactly what a Secret told."""
         return self.server.ask(
-            query, dbname=told["database"], user=told["username"], password=told["password"]
+            query,
+            dbname=reported["database"],
+            user=reported["username"],
+            password=reported["password"],
         )
 
     async def shown(self) -> str:
@@ -211,14 +214,14 @@ async def bound(one: User, name: str = "orders", **spec: Any) -> dict[str, str]:
     return await one.credentials(name)
 
 
-def written(one: User, told: Mapping[str, str], row: str = GUARDED) -> None:
+def written(one: User, reported: Mapping[str, str], row: str = GUARDED) -> None:
     """Write a row, with exactly what a Secret told."""
-    one.ask(told, "CREATE TABLE IF NOT EXISTS kept (row text)")
-    one.ask(told, f"INSERT INTO kept VALUES ('{row}')")
+    one.ask(reported, "CREATE TABLE IF NOT EXISTS kept (row text)")
+    one.ask(reported, f"INSERT INTO kept VALUES ('{row}')")
 
 
-def rows(one: User, told: Mapping[str, str]) -> list[str]:
-    return [row for (row,) in one.ask(told, "SELECT row FROM kept")]
+def rows(one: User, reported: Mapping[str, str]) -> list[str]:
+    return [row for (row,) in one.ask(reported, "SELECT row FROM kept")]
 
 
 async def events(one: User) -> dict[str, str]:
@@ -227,7 +230,7 @@ async def events(one: User) -> dict[str, str]:
     return {get_text(each, "reason"): get_text(each, "note") for each in listing.items}
 
 
-async def was_told(one: User, reason: str, part: str) -> bool:
+async def was_reported(one: User, reason: str, part: str) -> bool:
     return part in (await events(one)).get(reason, "")
 
 

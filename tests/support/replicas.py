@@ -67,8 +67,8 @@ class Replica:
             return await self.process.wait()
 
     async def ask(self, path: str) -> tuple[int, str]:
-        told = _METRICS if path == "/metrics" else _PROBES
-        address = await eventually(lambda: self._address(told))
+        reported = _METRICS if path == "/metrics" else _PROBES
+        address = await eventually(lambda: self._address(reported))
         return await asyncio.to_thread(fetch, f"{address}{path}")
 
     async def leads(self) -> bool:
@@ -88,8 +88,8 @@ class Replica:
     def _address(self, served: str) -> str:
         alive = self.process.returncode is None
         assert alive, f"it has ended: {self.log.read_text()}"
-        told = [one for one in self.lines() if one["message"] == served]
-        return f"http://{told[0]['host']}:{told[0]['port']}" if told else ""
+        reported = [one for one in self.lines() if one["message"] == served]
+        return f"http://{reported[0]['host']}:{reported[0]['port']}" if reported else ""
 
 
 @dataclass

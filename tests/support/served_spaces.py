@@ -89,7 +89,7 @@ class Space:
         for ref in (self.export, self.role, self.in_space, self.in_home):
             await self.has(ref)
 
-        async def told():
+        async def reported():
             mapping = await self.at(self.ref(api.API_SERVICE_NAMESPACE, APP))
             return manifest.get_text(mapping, "status", "namespace") == self.home
 
@@ -97,7 +97,7 @@ class Space:
             rules = manifest.get_maps(await self.at(self.role), "rules")
             return any(self.offer.group in manifest.get_texts(rule, "apiGroups") for rule in rules)
 
-        await eventually(told)
+        await eventually(reported)
         await eventually(granted)  # the role may be older than the export
 
     async def token(self) -> str:
@@ -146,12 +146,12 @@ async def place_of(space: Space, app_namespace: str) -> str:
     """Return the service namespace of an app namespace, once its konnector may use it."""
     mapping = space.ref(api.API_SERVICE_NAMESPACE, app_namespace)
 
-    async def told() -> str:
+    async def reported() -> str:
         place = manifest.get_text(await space.at(mapping) or {}, "status", "namespace")
         rights = Ref(space.cluster.name, refs.ROLE_BINDING, place, names.BINDER)
         return place if place and await space.at(rights) else ""
 
-    return await eventually(told)
+    return await eventually(reported)
 
 
 _KINDS: Final = {

@@ -109,15 +109,20 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_what_is_refused(folder, capsys, golden):
-    told = []
+    reported = []
     for name, line in ROWS.items():
         before = sorted(folder.rglob("*"))
         code = main.run(shlex.split(line))
         answer = capsys.readouterr()
-        told += [name, f"  $ klutchctl {line}", f"  {' '.join(answer.err.split())}", f"  {code}"]
+        reported += [
+            name,
+            f"  $ klutchctl {line}",
+            f"  {' '.join(answer.err.split())}",
+            f"  {code}",
+        ]
         assert answer.out == ""
         assert sorted(folder.rglob("*")) == before
-    golden("".join(f"{line}\n" for line in told), "refusals.txt")
+    golden("".join(f"{line}\n" for line in reported), "refusals.txt")
 
 
 LINES = {

@@ -19,7 +19,7 @@ from postgresql_operator.outcome import (
     hold,
     holds,
     release,
-    told,
+    reported,
     waiting,
 )
 from postgresql_operator.wire import (
@@ -180,7 +180,7 @@ def _metadata(binding: Manifest) -> Mapping[str, JSON]:
 def _waits(seen: Seen, reason: str, why: str) -> Outcome:
     wanted = get_text(seen.binding, "spec", "instanceRef")
     condition = waiting(BOUND, reason, f"Postgresql {wanted} {why}")
-    return told(condition, {} if phase_of(seen.binding) == READY else {"phase": PENDING})
+    return reported(condition, {} if phase_of(seen.binding) == READY else {"phase": PENDING})
 
 
 def _leaves(seen: Seen) -> Outcome:

@@ -52,12 +52,12 @@ class Dumps:
 
     async def dump(self, work: Dump) -> None:
         """Have the file. Raises JobFailed and ServerTrouble."""
-        with _disk_told():
+        with _disk_reported():
             await self._dump(work)
 
     async def load(self, work: Load) -> None:
         """Have the database as the file says. Raises JobFailed and ServerTrouble."""
-        with _disk_told():
+        with _disk_reported():
             await self._load(work)
 
     async def _dump(self, work: Dump) -> None:
@@ -141,7 +141,7 @@ class Dumps:
 
 
 @contextmanager
-def _disk_told() -> Iterator[None]:
+def _disk_reported() -> Iterator[None]:
     try:
         yield
     except OSError as error:

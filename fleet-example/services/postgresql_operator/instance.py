@@ -13,7 +13,7 @@ from postgresql_operator.outcome import (
     hold,
     holds,
     release,
-    told,
+    reported,
     waiting,
 )
 from postgresql_operator.wire import CLAIM, POSTGRESQL, database_of, key_of, phase_of
@@ -70,7 +70,7 @@ def decide(seen: Seen, *, now: datetime) -> Outcome:
     known = get_text(instance, "status", "database") == database
     if known and not seen.exists:
         lost = false(Cause(PROVISIONED, ERROR, "DatabaseLost"), _LOST.format(database))
-        return told(lost, {"phase": FAILED})
+        return reported(lost, {"phase": FAILED})
     news = Note("Provisioned", f"the database {database} is there")
     about = f"Postgresql {key_of(instance)}"
     return Outcome(
@@ -109,7 +109,7 @@ def _leaves(seen: Seen, now: datetime) -> Outcome:
 
 def _stays(seen: Seen, now: datetime, reason: str, why: str) -> Outcome:
     note = Note(reason, why, type="Warning", action="Delete")
-    kept = told(waiting(RELEASED, reason, why), {"phase": DELETING})
+    kept = reported(waiting(RELEASED, reason, why), {"phase": DELETING})
     passed_on = _passed_on(seen, Condition(RELEASED, FALSE, reason=reason, message=why), now)
     return replace(kept, decision=replace(kept.decision, tasks=passed_on, notes=(note,)))
 

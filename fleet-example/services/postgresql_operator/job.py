@@ -22,7 +22,7 @@ from postgresql_operator.outcome import (
     hold,
     holds,
     release,
-    told,
+    reported,
     waiting,
 )
 from postgresql_operator.wire import BACKUP, RESTORE, database_of, job_of, phase_of
@@ -126,12 +126,12 @@ def _usual(cluster: str, kind: Kind, live: Manifest) -> Outcome | None:
 def _runs(live: Manifest, work: Work) -> Outcome:
     """Return that it is said first and done then; what came of it is seen at the next look."""
     if phase_of(live) != RUNNING:
-        return told(waiting(DONE, "Running", "it runs"), {"phase": RUNNING})
+        return reported(waiting(DONE, "Running", "it runs"), {"phase": RUNNING})
     return Outcome((work,), Decision(again=_AT_ONCE))
 
 
 def _waits(reason: str, why: str) -> Outcome:
-    return told(waiting(DONE, reason, why), {"phase": PENDING})
+    return reported(waiting(DONE, reason, why), {"phase": PENDING})
 
 
 def _not_ready(live: Manifest) -> str:

@@ -76,7 +76,7 @@ def waiting(condition: str, reason: str, message: str) -> Condition:
     return false(Cause(condition, INFO, reason), message)
 
 
-def told(condition: Condition, fields: Mapping[str, JSON]) -> Outcome:
+def reported(condition: Condition, fields: Mapping[str, JSON]) -> Outcome:
     """Return that the object's status says this, and nothing else happens."""
     return Outcome(decision=Decision(conditions=(condition,), fields=fields))
 

@@ -78,10 +78,10 @@ class Postgres:
     def address(self) -> Address:
         """Return the way there. Raises ServerTrouble."""
         try:
-            told = conninfo_to_dict(self._file.read_text().strip())
-            place = Place(str(told["host"]), int(str(told["port"])))
-            secret = Secret(str(told["password"]))
-            return Address(place, str(told["user"]), secret, str(told["dbname"]))
+            reported = conninfo_to_dict(self._file.read_text().strip())
+            place = Place(str(reported["host"]), int(str(reported["port"])))
+            secret = Secret(str(reported["password"]))
+            return Address(place, str(reported["user"]), secret, str(reported["dbname"]))
         except (OSError, ValueError, KeyError, psycopg.Error) as error:
             why = f"{self._file} does not tell where PostgreSQL is ({type(error).__name__})"
             raise ServerTrouble(f"{why}: it needs one line postgresql://…") from None
@@ -200,10 +200,10 @@ class Postgres:
                 stack.push_async_callback(session.close)
                 yield session
         except psycopg.Error as error:
-            raise ServerTrouble(f"{where}: {_told(error, way.password)}") from None
+            raise ServerTrouble(f"{where}: {_reported(error, way.password)}") from None
 
 
-def _told(error: psycopg.Error, password: Secret) -> str:
+def _reported(error: psycopg.Error, password: Secret) -> str:
     """Return what the server said, in one line; details may quote data."""
     lines = (error.diag.message_primary or str(error)).splitlines()
     return scrub(lines[0] if lines else type(error).__name__, (password.reveal(),))

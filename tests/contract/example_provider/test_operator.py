@@ -17,48 +17,50 @@ from tests.support import operated
 from tests.support.eventually import eventually
 
 
-def refused(one: operated.User, told):
+def refused(one: operated.User, reported):
     with pytest.raises(psycopg.OperationalError) as failure:
-        one.ask(told, "SELECT 1")
+        one.ask(reported, "SELECT 1")
     return str(failure.value)
 
 
 async def test_the_whole_day(place, shop, server, caplog):
     caplog.set_level(logging.DEBUG)
     async with operated.operating(place):
-        told = await operated.bound(shop)
+        reported = await operated.bound(shop)
         live = await shop.phase(POSTGRESQL, "orders", "Ready")
-        assert told["port"] == str(get_int(live, "status", "port")) == str(server.port)
-        assert told["database"] == get_text(live, "status", "database")
-        assert (told["hosts"], told["name"]) == (told["host"], told["database"])
-        assert told["uri"].startswith(f"postgresql://{told['username']}:{told['password']}@")
-        operated.written(shop, told)
+        assert reported["port"] == str(get_int(live, "status", "port")) == str(server.port)
+        assert reported["database"] == get_text(live, "status", "database")
+        assert (reported["hosts"], reported["name"]) == (reported["host"], reported["database"])
+        assert reported["uri"].startswith(
+            f"postgresql://{reported['username']}:{reported['password']}@"
+        )
+        operated.written(shop, reported)
 
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         live = await shop.phase(BACKUP, "nightly", "Completed")
         (file,) = place.data.iterdir()
         assert get_int(live, "status", "size") == file.stat().st_size > 0
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        shop.ask(told, "DROP TABLE kept")
+        shop.ask(reported, "DROP TABLE kept")
 
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         await shop.phase(RESTORE, "back", "Completed")
-        assert operated.rows(shop, told) == [operated.GUARDED]
-        operated.written(shop, told, "later")
+        assert operated.rows(shop, reported) == [operated.GUARDED]
+        operated.written(shop, reported, "later")
 
         for kind, name in ((RESTORE, "back"), (BACKUP, "nightly"), (BINDING, "orders")):
             await shop.delete(kind, name)
             await shop.gone(kind, name)
         assert list(place.data.iterdir()) == []
-        assert "authentication failed" in refused(shop, told)
+        assert "authentication failed" in refused(shop, reported)
         assert await shop.get(SECRET, "orders-creds") is None
         await shop.delete(POSTGRESQL, "orders")
         await shop.gone(POSTGRESQL, "orders")
-    assert told["database"] not in server.databases()
-    assert {told["database"], told["username"]} & server.roles() == set()
+    assert reported["database"] not in server.databases()
+    assert {reported["database"], reported["username"]} & server.roles() == set()
     said = caplog.text + await shop.shown() + server.log.read_text()
-    assert told["username"] in said
-    assert told["password"] not in said
+    assert reported["username"] in said
+    assert reported["password"] not in said
 
 
 async def test_the_same_names_elsewhere_do_not_mix(place, shop, bank):
@@ -98,10 +100,10 @@ async def test_what_a_role_made_outlives_it(place, shop):
 async def test_the_number_of_sessions_follows(place, shop, server):
     query = "SELECT datconnlimit FROM pg_database WHERE datname = '{}'"
     async with operated.operating(place):
-        told = await operated.bound(shop, connections=7)
-        assert server.ask(query.format(told["database"])) == [(7,)]
+        reported = await operated.bound(shop, connections=7)
+        assert server.ask(query.format(reported["database"])) == [(7,)]
         await shop.change(POSTGRESQL, "orders", {"spec": {"connections": 30}})
-        await eventually(lambda: server.ask(query.format(told["database"])) == [(30,)])
+        await eventually(lambda: server.ask(query.format(reported["database"])) == [(30,)])
 
 
 EVIL = """
@@ -121,8 +123,8 @@ INSERT INTO kept VALUES ('x')
 
 async def test_what_a_tenant_wrote_never_runs_as_an_administrator(place, shop, server):
     async with operated.operating(place):
-        told = await operated.bound(shop)
-        shop.ask(told, EVIL)
+        reported = await operated.bound(shop)
+        shop.ask(reported, EVIL)
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         await shop.phase(RESTORE, "back", "Completed")
@@ -132,25 +134,25 @@ async def test_what_a_tenant_wrote_never_runs_as_an_administrator(place, shop, s
 
 async def test_a_restore_that_fails_changes_nothing_and_says_why(place, shop):
     async with operated.operating(place):
-        told = await operated.bound(shop)
-        operated.written(shop, told)
+        reported = await operated.bound(shop)
+        operated.written(shop, reported)
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.phase(BACKUP, "nightly", "Completed")
-        shop.ask(told, "CREATE VIEW upon AS SELECT row FROM kept")
-        operated.written(shop, told, "later")
+        shop.ask(reported, "CREATE VIEW upon AS SELECT row FROM kept")
+        operated.written(shop, reported, "later")
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         live = await shop.phase(RESTORE, "back", "Failed")
         why = get_text(live, "status", "conditions", 0, "message")
         assert "pg_restore" in why
         assert "other objects depend on it" in why
         assert operated.GUARDED not in await shop.shown()
-        assert operated.rows(shop, told) == [operated.GUARDED, "later"]
+        assert operated.rows(shop, reported) == [operated.GUARDED, "later"]
 
 
 async def test_a_backup_waits_for_a_session_to_be_free(place, shop):
     async with operated.operating(place):
-        told = await operated.bound(shop, connections=1)
-        with psycopg.connect(told["uri"]):
+        reported = await operated.bound(shop, connections=1)
+        with psycopg.connect(reported["uri"]):
             await shop.make(BACKUP, "nightly", instanceRef="orders")
             live = await shop.said(BACKUP, "nightly", operated.is_in_trouble)
             assert "too many connections" in get_text(live, "status", "conditions", 0, "message")
@@ -186,22 +188,22 @@ async def test_a_restore_whose_end_fails_is_not_done_twice(place, shop, server, 
     refusals = set[str]()
 
     async def shut_out(self, work):
-        if not refusals and operated.rows(shop, told) == ["restored"]:
+        if not refusals and operated.rows(shop, reported) == ["restored"]:
             refusals.add(work.role)
-            operated.written(shop, told, "later")
+            operated.written(shop, reported, "later")
             raise ServerTrouble("sorry, too many clients already")
         await real(self, work)
 
     async with operated.operating(place):
-        told = await operated.bound(shop)
-        operated.written(shop, told, "restored")
+        reported = await operated.bound(shop)
+        operated.written(shop, reported, "restored")
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.phase(BACKUP, "nightly", "Completed")
-        shop.ask(told, "DELETE FROM kept")
+        shop.ask(reported, "DELETE FROM kept")
         monkeypatch.setattr(Postgres, "shut_out", shut_out)
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         await shop.phase(RESTORE, "back", "Completed")
-        assert operated.rows(shop, told) == ["restored", "later"]
+        assert operated.rows(shop, reported) == ["restored", "later"]
         assert refusals
         assert not refusals & server.roles()
 
@@ -212,7 +214,7 @@ exec "{real}" "$@"
 """
 
 
-async def test_no_process_is_told_a_password_as_an_argument(plane, server, shop, tmp_path):
+async def test_no_process_is_reported_a_password_as_an_argument(plane, server, shop, tmp_path):
     folder, said = tmp_path / "bin", tmp_path / "arguments"
     folder.mkdir()
     for name in ("pg_dump", "pg_restore"):
@@ -220,14 +222,14 @@ async def test_no_process_is_told_a_password_as_an_argument(plane, server, shop,
         script.write_text(WRAPPER.format(said=said, real=server.binaries / name))
         script.chmod(0o755)
     async with operated.operating(operated.Place(plane, server, tmp_path / "data", folder)):
-        told = await operated.bound(shop)
+        reported = await operated.bound(shop)
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         await shop.phase(RESTORE, "back", "Completed")
     words = said.read_text().split()
     assert {"--format=custom", "--single-transaction"} <= set(words)
     superuser = server.address.read_text().split(":")[2].split("@")[0]
-    assert not [word for word in words if told["password"] in word or superuser in word]
+    assert not [word for word in words if reported["password"] in word or superuser in word]
     assert not [word for word in words if "postgresql://" in word or "password" in word]
 
 

@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 from tests.support.faults import Fail, Faults, Meanwhile, on
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import End, bound, claim, data, is_idle
-from tests.support.losses import Many, confirm, deletes_since, measured, says, told
+from tests.support.losses import Many, confirm, deletes_since, measured, reported, says
 from tests.support.tcp_proxy import TcpProxy
 
 ORPHANED = ("InstancesInSync", "Orphaned")
@@ -43,7 +43,7 @@ async def test_claims_absent_after_a_restart_delete_nothing(scene: Scene) -> Non
         async with konnector(scene.app.connection) as made:
             await until(lambda: orphaned(many, *lost))
             await until(lambda: says(scene, *ORPHANED))
-            assert await until(lambda: told(scene, "Orphaned"))
+            assert await until(lambda: reported(scene, "Orphaned"))
             metric = partial(measured, made, "klutch_orphaned_copies", resource=scene.offer.name)
             await eventually(lambda: metric() == absent)
             # They are found one after another; once it has settled, the binding counts all.

@@ -72,9 +72,9 @@ async def test_what_is_not_allowed_is_refused_by_name(managed: Managed) -> None:
             await deploy(managed, {**every, **overrides})
 
             async def refused(field=field):
-                told = conditions(await managed.itself()).get("KonnectorDeployed", {})
-                assert told.get("reason") == "OverrideNotAllowed"
-                assert f"spec.konnector.overrides.{field}" in told["message"]
+                reported = conditions(await managed.itself()).get("KonnectorDeployed", {})
+                assert reported.get("reason") == "OverrideNotAllowed"
+                assert f"spec.konnector.overrides.{field}" in reported["message"]
                 return True
 
             await until(refused)

@@ -11,7 +11,7 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector import AGENT, konnector
 from tests.support.konnector_claims import bound, claim, is_idle
-from tests.support.losses import Many, confirm, note, says, told
+from tests.support.losses import Many, confirm, note, reported, says
 
 STRANGER = "00000000-0000-0000-0000-000000000000"
 
@@ -61,7 +61,7 @@ async def test_a_foreign_app_cluster_gets_and_gives_nothing(scene: Scene) -> Non
         here, there = scene.app.audit.mark(), scene.plane.audit.mark()
         async with konnector(scene.app.connection) as running:
             await until(lambda: says(scene, "DeletesAllowed", "AppClusterChanged"))
-            event = await until(lambda: told(scene, "AppClusterChanged"))
+            event = await until(lambda: reported(scene, "AppClusterChanged"))
             assert f"{keys.CONFIRM_APP_CLUSTER}={uid}" in event["note"]
             await until(lambda: binding_says(scene, "Connected", "AppClusterChanged"))
             await confirm(scene, keys.CONFIRM_APP_CLUSTER, STRANGER)  # is not this one

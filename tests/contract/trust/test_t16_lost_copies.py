@@ -23,7 +23,16 @@ from tests.support.bound_scenes import Scene, gone, new, read, remove, served, u
 from tests.support.eventually import eventually
 from tests.support.konnector import AGENT, konnector
 from tests.support.konnector_claims import bound, is_idle
-from tests.support.losses import Many, confirm, deletes_since, lose, measured, says, told, told_of
+from tests.support.losses import (
+    Many,
+    confirm,
+    deletes_since,
+    lose,
+    measured,
+    reported,
+    reported_of,
+    says,
+)
 from tests.support.made_again import assert_nothing_passes, give, make_again, use_names, used
 from tests.support.offers import define_again
 from tests.support.settled import settled
@@ -55,9 +64,9 @@ async def test_a_control_plane_restored_without_copies_gets_no_new_ones(scene: S
         mark = scene.plane.audit.mark()
         async with konnector(scene.app.connection) as made:
             await until(lambda: says(scene, *HELD))
-            assert await until(lambda: told(scene, "RecreationHeld"))
+            assert await until(lambda: reported(scene, "RecreationHeld"))
             for name in many.names[:lost]:
-                await until(partial(told_of, scene, name, "RecreationHeld"))
+                await until(partial(reported_of, scene, name, "RecreationHeld"))
             await eventually(lambda: is_idle(made))
             assert creates(scene, mark) == []
             assert measured(made, "klutch_held_writes_total", verb="create") >= lost
@@ -113,7 +122,7 @@ async def test_nothing_is_made_anew_while_its_kind_is_withdrawn(scene: Scene) ->
         was, mark = uid_of(await scene.copy()), scene.plane.audit.mark()
         await remove(scene.plane, definition.kind, "", definition.name)
         await itself(scene)
-        await until(lambda: told_of(scene, "orders", "RecreationHeld"))
+        await until(lambda: reported_of(scene, "orders", "RecreationHeld"))
         await until(lambda: is_withdrawn(scene))
         await asyncio.sleep(LONGER)
         await settled(running)
@@ -136,7 +145,7 @@ async def test_the_only_instance_of_a_kind_is_not_made_anew_unasked(scene: Scene
         await bound(scene)
         was, mark = uid_of(await scene.copy()), scene.plane.audit.mark()
         await LOSSES[how](scene)
-        await until(lambda: told_of(scene, "orders", "RecreationHeld"))
+        await until(lambda: reported_of(scene, "orders", "RecreationHeld"))
         await settled(running)
         assert creates(scene, mark) == []
         await scene.create_instance("others", size="1Gi")
@@ -226,7 +235,7 @@ async def test_one_that_a_restore_brings_is_held(scene: Scene) -> None:
         await copied(scene, "orders", marks)
         mark = scene.plane.audit.mark()
         async with konnector(scene.app.connection) as running:
-            await until(lambda: told_of(scene, "orders", "RecreationHeld"))
+            await until(lambda: reported_of(scene, "orders", "RecreationHeld"))
             await settled(running)
             assert creates(scene, mark) == []
             await confirm(scene, keys.CONFIRM_RECREATE, scene.offer.name)

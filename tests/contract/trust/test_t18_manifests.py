@@ -147,11 +147,11 @@ async def test_a_backend_with_the_role_of_0_1_0_says_what_it_lacks(
         working_in_vain(cluster) as backend,
     ):
 
-        def told() -> str:
+        def reported() -> str:
             said = backend.manager.unready()
             return "" if "not answered yet" in said else said
 
-        said = await eventually(told)
+        said = await eventually(reported)
         assert said.startswith("not read yet: control-plane: list ResourceQuota list: ")
         assert "cannot list resource" in said
         assert ";" not in said  # nothing else is missing
@@ -193,9 +193,9 @@ async def test_metrics_are_not_served_beside_the_probes(
         only = await made.start()
         await made.leader(only)
         assert (await only.ask("/metrics"))[0] == 200
-        told = {one["message"]: one for one in only.lines()}
-        probes = f"http://127.0.0.1:{told['probes are served']['port']}"
-        metrics = f"http://127.0.0.1:{told['metrics are served']['port']}"
+        reported = {one["message"]: one for one in only.lines()}
+        probes = f"http://127.0.0.1:{reported['probes are served']['port']}"
+        metrics = f"http://127.0.0.1:{reported['metrics are served']['port']}"
         status, _ = await asyncio.to_thread(fetch, f"{probes}/metrics")
         assert status == 404
         status, _ = await asyncio.to_thread(fetch, f"{metrics}/healthz")

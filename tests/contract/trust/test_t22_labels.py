@@ -26,33 +26,35 @@ OWNED: Final = {keys.RESOURCE_OWNER, keys.ORIGIN_UID, keys.ORIGIN_SPACE_UID}
 
 
 async def test_what_orders_a_control_plane_does_not_go_up(scene: Scene) -> None:
-    async with story(scene) as told:
-        await told.settle(metadata=METADATA)
-        assert await told.there.labels() == {**DESCRIBED, **TEAM}
-        assert await told.there.annotations() == BOUND
-        await told.here.patch({"spec": {"size": "2Gi"}})
-        await until(lambda: told.there.has_spec({"size": "2Gi"}))
-        assert await told.there.annotations() == BOUND
+    async with story(scene) as reported:
+        await reported.settle(metadata=METADATA)
+        assert await reported.there.labels() == {**DESCRIBED, **TEAM}
+        assert await reported.there.annotations() == BOUND
+        await reported.here.patch({"spec": {"size": "2Gi"}})
+        await until(lambda: reported.there.has_spec({"size": "2Gi"}))
+        assert await reported.there.annotations() == BOUND
 
         # The provider's word, on its template, lets more of it go up; a tool's mark never does.
         await note_template(
             scene, {keys.CARRIES: "team, crossplane.io/external-*, app.kubernetes.io/*"}
         )
-        await until(lambda: equals(told.there.annotations(), {**BOUND, NAME: ORDERS[NAME]} | TEAM))
-        assert await told.there.labels() == {**DESCRIBED, **TEAM}
+        await until(
+            lambda: equals(reported.there.annotations(), BOUND | {NAME: ORDERS[NAME]} | TEAM)
+        )
+        assert await reported.there.labels() == {**DESCRIBED, **TEAM}
         export = await scene.export()
         assert keys.CARRIES in annotations_of(export)
-        await told.here.patch({"metadata": {"labels": {"team": None}}})
-        await until(lambda: equals(told.there.labels(), DESCRIBED))
+        await reported.here.patch({"metadata": {"labels": {"team": None}}})
+        await until(lambda: equals(reported.there.labels(), DESCRIBED))
 
 
 async def test_an_app_cluster_cannot_name_what_goes_up(scene: Scene) -> None:
-    async with story(scene) as told:
+    async with story(scene) as reported:
         ref = Ref(scene.app.name, api.API_SERVICE_BINDING, BIND, scene.offer.name)
         named: Manifest = {"metadata": {"annotations": {keys.CARRIES: "*"}}}
         await scene.app.cluster.merge_patch(ref, named, manager="developer")
-        await told.settle(metadata={**METADATA, "annotations": {**ORDERS, keys.CARRIES: "*"}})
-        assert await told.there.annotations() == BOUND
+        await reported.settle(metadata={**METADATA, "annotations": {**ORDERS, keys.CARRIES: "*"}})
+        assert await reported.there.annotations() == BOUND
 
 
 async def test_what_comes_down_is_listed_and_named_by_the_app_cluster(scene: Scene) -> None:
@@ -88,16 +90,16 @@ async def test_what_went_up_before_stays_as_it_is(scene: Scene) -> None:
     held = {"annotations": {**ORDERS, **BOUND}, "labels": LABELS, "finalizers": [keys.SYNCER]}
     body = {"labels": {**DESCRIBED, **TEAM}, "annotations": {NAME: "db-1", **BOUND}}
     async with scene.backend():
-        async with working(scene) as told:
+        async with working(scene) as reported:
             await scene.bound()
-            await told.settle("first")
+            await reported.settle("first")
         here, there = sides(scene)
         for manager in MANAGERS:
             await here.make(manager, metadata=held)
             await there.make(manager, metadata=body, manager=manager)
-        async with working(scene) as told:
+        async with working(scene) as reported:
             stamped = {f"patch {side} {name}" for side in ("here", "there") for name in MANAGERS}
-            assert set(await told.writes()) == stamped
+            assert set(await reported.writes()) == stamped
             for name in MANAGERS:
                 await here.patch({"spec": {"size": "2Gi"}}, name)
                 await until(partial(there.has_spec, {"size": "2Gi"}, name))

@@ -69,12 +69,12 @@ async def test_an_app_namespace_goes_beside_a_binding_that_is_not_served(
 
         await until(partial(unmapped, bare))
 
-        async def told() -> bool:
+        async def reported() -> bool:
             clock.put_forward(timedelta(seconds=15))
             found = conditions(await other.binding()).get("InstancesInSync", {})
             return found.get("status") == "False" and kept in found["message"]
 
-        await until(told)
+        await until(reported)
         assert await mapping_of(scene, kept)
         assert await copy.read()
 

@@ -11,7 +11,7 @@ from tests.support.bound_scenes import Scene, conditions, says, until
 from tests.support.konnector import konnector
 from tests.support.tcp_proxy import CLEAR, STALLED, TcpProxy
 
-TOLD, BACK = 20.0, 5.0  # seconds
+REPORTED, BACK = 20.0, 5.0  # seconds
 SILENT = ("Connected", "False", "ControlPlaneUnreachable")
 
 
@@ -24,7 +24,7 @@ async def bound_by(line: TcpProxy, scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("how", ["silence", pytest.param("refusal", marks=pytest.mark.soak)])
-async def test_a_way_that_is_cut_is_told_and_that_it_is_back(scene: Scene, how: str) -> None:
+async def test_a_way_that_is_cut_is_reported_and_that_it_is_back(scene: Scene, how: str) -> None:
     async with (
         TcpProxy(scene.plane.connection.server) as line,
         scene.backend(),
@@ -37,11 +37,13 @@ async def test_a_way_that_is_cut_is_told_and_that_it_is_back(scene: Scene, how: 
         else:
             line.refuse()
             line.cut()
-        await until(lambda: says(scene.binding(), *SILENT), within=TOLD)
-        told = conditions(await scene.binding())
-        assert told["Connected"]["severity"] == "Warning"
-        assert (told["Ready"]["status"], told["Ready"]["reason"]) == ("False", SILENT[2])
-        since = moment(told["Ready"]["message"].partition("since ")[2].partition(".")[0].split()[0])
+        await until(lambda: says(scene.binding(), *SILENT), within=REPORTED)
+        reported = conditions(await scene.binding())
+        assert reported["Connected"]["severity"] == "Warning"
+        assert (reported["Ready"]["status"], reported["Ready"]["reason"]) == ("False", SILENT[2])
+        since = moment(
+            reported["Ready"]["message"].partition("since ")[2].partition(".")[0].split()[0]
+        )
         assert since is not None
         assert abs(since - cut_at) < timedelta(seconds=10)
 
@@ -62,7 +64,7 @@ async def test_a_konnector_that_starts_while_the_way_is_cut_tells_it_too(scene: 
         line.refuse()
         line.cut()
         async with konnector(scene.app.connection):
-            await until(lambda: says(scene.binding(), *SILENT), within=TOLD)
+            await until(lambda: says(scene.binding(), *SILENT), within=REPORTED)
             assert not await says(scene.binding(), "Ready")
             await line.accept()
             await until(lambda: says(scene.binding(), "Connected"))

@@ -34,8 +34,8 @@ async def test_a_cut_line_ends_the_work_and_not_the_process(
             line.refuse()
 
             async def is_unready() -> bool:
-                status, told = await only.ask("/readyz")
-                return status == 503 and "the lease was lost" in told
+                status, reported = await only.ask("/readyz")
+                return status == 503 and "the lease was lost" in reported
 
             await eventually(is_unready, within=40)
             assert not await only.leads()

@@ -102,9 +102,9 @@ def test_every_write_tells_which_condition_says_that_it_failed():
     world.put(NAMESPACE, {"metadata": {"name": SPACE}})
     world.put(api.CLUSTER_BINDING, inside("cluster"))
     tasks.extend(world.look().tasks)
-    told = [task.failure.type for task in tasks if task.failure is not None]
-    assert len(told) == len(tasks) == 10
-    assert set(told) == {
+    reported = [task.failure.type for task in tasks if task.failure is not None]
+    assert len(reported) == len(tasks) == 10
+    assert set(reported) == {
         "APIServiceBindingsReady",
         "BindingSpaceReady",
         "ExportsReady",
@@ -280,17 +280,17 @@ def test_a_secret_of_another_namespace(annotations, terms, want):
     assert (world.get(SECRET, "theirs") is not None) is (want == "True")
 
 
-def test_whether_anothers_secret_exists_is_not_told():
+def test_whether_anothers_secret_exists_is_not_reported():
     ref = {"namespace": "team-b", "name": "theirs", "key": "kubeconfig"}
-    told = []
+    reported = []
     for there in (True, False):
         world = World(spec={"kubeconfigSecretRef": ref})
         if there:
             world.put(SECRET, secret("team-b", "theirs"))
         world.serve()
-        told.append((world.conditions(), world.message("SecretValid")))
-    assert told[0] == told[1]
-    assert "klutchctl.dev/allow-app-cluster-binding=team-a/shop" in told[0][1]
+        reported.append((world.conditions(), world.message("SecretValid")))
+    assert reported[0] == reported[1]
+    assert "klutchctl.dev/allow-app-cluster-binding=team-a/shop" in reported[0][1]
 
 
 def test_a_space_keeps_the_name_of_its_secret():
@@ -313,7 +313,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("name", NAMED.values(), ids=NAMED)
-def test_a_name_that_cannot_be_is_told_at_once(name):
+def test_a_name_that_cannot_be_is_reported_at_once(name):
     world = World(name=name)
     world.serve()
     assert world.conditions()["BindingSpaceReady"] == "Error BindingSpaceNameInvalid"
@@ -355,7 +355,7 @@ def test_an_export_needs_only_its_template():
     assert DATABASES["resource"] in world.message("APIServiceBindingsReady")
 
 
-def test_a_task_that_failed_is_told_until_it_is_mended():
+def test_a_task_that_failed_is_reported_until_it_is_mended():
     world = World()
     world.serve()
     wrong = {"type": "BindingSpaceReady", "status": "False", "lastTransitionTime": str(NOW)}

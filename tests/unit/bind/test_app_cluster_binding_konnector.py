@@ -122,10 +122,12 @@ def test_overrides_that_are_not_allowed_change_nothing():
     world.serve()
     assert world.get(DEPLOYMENT, NAME) == before
     assert world.conditions()["KonnectorDeployed"] == "Error OverrideNotAllowed"
-    told = world.message("KonnectorDeployed")
-    assert "spec.konnector.overrides.securityContext, spec.konnector.overrides.workingDir." in told
-    assert "image," in told
-    assert "spec.konnector.overrides.image" not in told
+    reported = world.message("KonnectorDeployed")
+    assert (
+        "spec.konnector.overrides.securityContext, spec.konnector.overrides.workingDir." in reported
+    )
+    assert "image," in reported
+    assert "spec.konnector.overrides.image" not in reported
 
 
 def test_what_runs_learns_where_it_may_not_lead_also_where_its_kubeconfig_leads_there():

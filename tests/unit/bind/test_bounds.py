@@ -176,8 +176,8 @@ def test_of_a_request_what_it_asks_for():
     decision = decide.answer(
         RequestView("cp", kept), terms=Terms("Namespaced", "Prefixed"), now=NOW
     )
-    (told,) = decision.conditions
-    assert (told.type, told.reason) == ("ExportsReady", "TooManyResources")
+    (reported,) = decision.conditions
+    assert (reported.type, reported.reason) == ("ExportsReady", "TooManyResources")
 
 
 def test_of_a_name_no_more_than_shows_that_it_is_too_long():

@@ -67,7 +67,7 @@ HEALTH = {
 
 
 @pytest.mark.parametrize(("status", "reason", "again"), HEALTH.values(), ids=HEALTH.keys())
-def test_health_is_told_and_looked_at_again_when_it_changes(status, reason, again):
+def test_health_is_reported_and_looked_at_again_when_it_changes(status, reason, again):
     decision = decide(seen(binding=cluster_binding(**status)), scope="Namespaced", now=NOW)
     healthy = conditions_of(decision)["Healthy"]
     assert (healthy.status, healthy.reason) == ("False" if reason else "True", reason)
@@ -77,13 +77,13 @@ def test_health_is_told_and_looked_at_again_when_it_changes(status, reason, agai
 
 def test_the_message_of_a_silence_stays_the_same_while_it_lasts():
     status = beating(ago(hours=1))
-    told = {
+    reported = {
         conditions_of(
             decide(seen(binding=cluster_binding(**status)), scope="Namespaced", now=NOW + later)
         )["Healthy"].message
         for later in (timedelta(), timedelta(minutes=3), timedelta(days=1))
     }
-    assert told == {f"No heartbeat since {ago(hours=1)}; one is due every 5m0s"}
+    assert reported == {f"No heartbeat since {ago(hours=1)}; one is due every 5m0s"}
 
 
 EXPORTS = [export(claims=[SECRETS, CONFIG_MAPS]), export(crd("queues"), claims=[SECRETS])]
@@ -168,17 +168,17 @@ RIGHTS = {
 @pytest.mark.parametrize(("scope", "facts", "want"), RIGHTS.values(), ids=RIGHTS.keys())
 def test_rights(scope, facts, want):
     decision = decide(seen(**facts), scope=scope, now=NOW)
-    told = []
+    reported = []
     for step in steps_of(decision):
         match step:
             case Create(kind, manifest):
-                told.append(("Create", kind, name_of(manifest)))
+                reported.append(("Create", kind, name_of(manifest)))
             case Patch(ref) | Delete(ref):
-                told.append((type(step).__name__, ref.kind, ref.name))
-    assert told == want
+                reported.append((type(step).__name__, ref.kind, ref.name))
+    assert reported == want
 
 
-def test_a_failed_step_is_told_in_a_condition():
+def test_a_failed_step_is_reported_in_a_condition():
     decision = decide(seen(exports=EXPORTS), scope="Cluster", now=NOW)
     assert {task.failure for task in decision.tasks} == {conditions.PERMISSIONS_UPDATE_FAILED}
 
@@ -205,11 +205,11 @@ FOREIGN = {
 
 @pytest.mark.parametrize("scope", ["Namespaced", "Cluster"])
 @pytest.mark.parametrize("facts", FOREIGN.values(), ids=FOREIGN.keys())
-def test_somebody_elses_object_is_told_of(facts, scope):
+def test_somebody_elses_object_is_reported_of(facts, scope):
     decision = decide(seen(**{**CALM, **facts}), scope=scope, now=NOW)
-    told = conditions_of(decision)["PermissionsGranted"]
-    assert (told.status, told.reason) == ("False", "ForeignPermissions")
-    assert NAME in told.message
+    reported = conditions_of(decision)["PermissionsGranted"]
+    assert (reported.status, reported.reason) == ("False", "ForeignPermissions")
+    assert NAME in reported.message
 
 
 def test_conditions_of_ours_appear_with_the_first_trouble_and_then_stay():
@@ -219,14 +219,14 @@ def test_conditions_of_ours_appear_with_the_first_trouble_and_then_stay():
         condition("ServiceNamespacesReady", "False", "NamespaceCollision"),
     ]}  # fmt: skip
     mended = seen(**{**CALM, "binding": cluster_binding(**status)})
-    told = conditions_of(decide(mended, scope="Namespaced", now=NOW))
-    assert {type_: one.status for type_, one in told.items() if type_ != "Healthy"} == {
+    reported = conditions_of(decide(mended, scope="Namespaced", now=NOW))
+    assert {type_: one.status for type_, one in reported.items() if type_ != "Healthy"} == {
         "PermissionsGranted": "True",
         "ServiceNamespacesReady": "True",
     }
 
 
-def test_app_namespaces_without_room_are_told_whatever_their_order():
+def test_app_namespaces_without_room_are_reported_whatever_their_order():
     obstacles = [
         (conditions.NAMESPACE_OF_FORMER_SPACE, "c"),
         (conditions.NAMESPACE_COLLISION, "b"),
@@ -234,8 +234,8 @@ def test_app_namespaces_without_room_are_told_whatever_their_order():
     ]
     for order in (obstacles, obstacles[::-1]):
         decision = decide(seen(**CALM, obstacles=order), scope="Namespaced", now=NOW)
-        told = conditions_of(decision)["ServiceNamespacesReady"]
-        assert (told.reason, told.message) == ("NamespaceCollision", "a (and 2 more)")
+        reported = conditions_of(decision)["ServiceNamespacesReady"]
+        assert (reported.reason, reported.message) == ("NamespaceCollision", "a (and 2 more)")
 
 
 def test_a_binding_that_goes_is_left_alone():

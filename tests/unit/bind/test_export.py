@@ -63,7 +63,7 @@ def patch_of(decision):
 IN_SYNC = {"ProviderInSync": ("True", "")}
 
 
-def test_an_export_that_follows_is_told_so_and_left_alone():
+def test_an_export_that_follows_is_reported_so_and_left_alone():
     decision = look(seen())
     assert (decision.tasks, reasons_of(decision), decision.again) == ((), IN_SYNC, None)
 
@@ -140,7 +140,7 @@ def test_what_somebody_changed_in_an_export_is_put_right():
     assert list(patch_of(look(seen(edited)))["spec"]) == ["versions"]
 
 
-def test_what_is_in_sync_after_the_write_is_told_with_it():
+def test_what_is_in_sync_after_the_write_is_reported_with_it():
     assert reasons_of(look(seen(crd=crd(versions=[V1, V2])))) == IN_SYNC
 
 
@@ -297,7 +297,7 @@ def test_an_export_outlives_its_template_and_says_so():
     assert reasons_of(decision) == {**IN_SYNC, "Offered": ("False", "TemplateNotFound")}
 
 
-def test_an_offer_that_came_back_is_told_because_its_absence_was():
+def test_an_offer_that_came_back_is_reported_because_its_absence_was():
     withdrawn = export(conditions=[condition("Offered", "False", "TemplateNotFound")])
     assert reasons_of(look(seen(withdrawn))) == {**IN_SYNC, "Offered": ("True", "")}
 

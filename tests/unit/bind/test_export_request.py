@@ -47,7 +47,7 @@ def made(decision):
     return [name_of(step.manifest) for task in decision.tasks for step in task.steps]
 
 
-def told(decision):
+def reported(decision):
     return [(one.status, one.reason, one.message) for one in decision.conditions]
 
 
@@ -85,14 +85,14 @@ def test_an_export_is_not_taken_away_from_a_space_that_may_not_have_it_any_more(
     assert (decision.tasks, decision.fields) == ((), {"phase": "Succeeded"})
 
 
-def test_success_is_told_when_all_exports_are_seen_and_not_before():
+def test_success_is_reported_when_all_exports_are_seen_and_not_before():
     both = request("databases", "queues")
     first = look(seen(both))
-    assert (made(first), told(first), first.fields) == ([DATABASES, QUEUES], [], {})
+    assert (made(first), reported(first), first.fields) == ([DATABASES, QUEUES], [], {})
     half = look(seen(both, exports={DATABASES: export()}))
-    assert (made(half), told(half), half.fields) == ([QUEUES], [], {})
+    assert (made(half), reported(half), half.fields) == ([QUEUES], [], {})
     done = look(seen(both, exports=EXPORTS))
-    assert (made(done), told(done)) == ([], [("True", "", "")])
+    assert (made(done), reported(done)) == ([], [("True", "", "")])
     assert done.fields == {"phase": "Succeeded"}
     assert done.again == timedelta(minutes=10)
 
@@ -150,15 +150,17 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize(("facts", "reason", "message"), PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_what_stands_in_the_way_is_told_at_once_and_fails_after_a_minute(facts, reason, message):
+def test_what_stands_in_the_way_is_reported_at_once_and_fails_after_a_minute(
+    facts, reason, message
+):
     fresh = look(seen(**facts))
-    assert told(fresh) == [("False", reason, message)]
+    assert reported(fresh) == [("False", reason, message)]
     assert (fresh.tasks, fresh.fields, fresh.again) == ((), {}, MINUTE)
     late = look(seen(request(age=MINUTE - SECOND), **facts))
     assert (late.fields, late.again) == ({}, SECOND)
     over = look(seen(request(age=MINUTE), **facts))
     assert over.fields == {"phase": "Failed", "terminalMessage": message}
-    assert told(over) == [("False", reason, message)]
+    assert reported(over) == [("False", reason, message)]
     assert over.again == timedelta(minutes=9)
 
 
@@ -170,7 +172,7 @@ def test_a_cluster_scoped_resource_is_exported_in_cluster_scope():
 def test_the_first_problem_stops_what_comes_after_it_and_not_what_came_before():
     decision = look(seen(request("databases", "nosuch", "queues")))
     assert made(decision) == [DATABASES]
-    assert [reason for _, reason, _ in told(decision)] == ["CRDNotFound"]
+    assert [reason for _, reason, _ in reported(decision)] == ["CRDNotFound"]
 
 
 REFUSED = [condition("ExportsReady", "False", "APIServiceExportCreateFailed", message="422: no")]
@@ -231,5 +233,5 @@ def test_resources_are_named_as_the_original_does(wanted, want):
 
 def test_a_resource_of_the_core_group_is_not_found():
     core = {**request(), "spec": {"resources": [{"resource": "secrets"}]}}
-    ((_, reason, message),) = told(look(seen(core)))
+    ((_, reason, message),) = reported(look(seen(core)))
     assert (reason, "CustomResourceDefinition secrets. in" in message) == ("CRDNotFound", True)

@@ -56,14 +56,14 @@ def seen(*, namespace=None, elsewhere=None, role_binding=None, **facts):
 
 
 def steps_of(decision):
-    told = []
+    reported = []
     for step in [step for task in decision.tasks for step in task.steps]:
         match step:
             case Create(kind, manifest):
-                told.append(("Create", kind, name_of(manifest)))
+                reported.append(("Create", kind, name_of(manifest)))
             case Patch(ref) | Delete(ref):
-                told.append((type(step).__name__, ref.kind, ref.name))
-    return told
+                reported.append((type(step).__name__, ref.kind, ref.name))
+    return reported
 
 
 OURS = {"namespace": namespace()}
@@ -160,7 +160,7 @@ OBSTACLES = {
 
 @pytest.mark.parametrize(("facts", "reason", "message"), OBSTACLES.values(), ids=OBSTACLES.keys())
 @pytest.mark.parametrize("scope", ["Namespaced", "Cluster"])
-def test_obstacles_are_told_and_nothing_is_written(facts, reason, message, scope):
+def test_obstacles_are_reported_and_nothing_is_written(facts, reason, message, scope):
     found = obstacle(facts)
     assert found is not None
     assert (found[0].reason, found[1]) == (reason, message)

@@ -106,10 +106,10 @@ def test_a_new_name_has_58_characters_and_an_earlier_one_stays(home, stated, wan
 
 
 def test_no_two_are_called_the_same():
-    told = {
+    reported = {
         names.hashed_service_namespaces(space_, name, uid)[0]
         for space_, name in (("a", "b-c"), ("a-b", "c"), ("a", "b"))
         for uid in ("1", "2")
     }
-    assert len(told) == 6
-    assert not any(names.label_problem(one) for one in told)
+    assert len(reported) == 6
+    assert not any(names.label_problem(one) for one in reported)

@@ -259,7 +259,7 @@ async def test_the_death_of_the_process_is_not_survived(running, clock):
     assert caught.group_contains(Death)
 
 
-async def test_a_defect_is_told_with_its_place_and_without_its_text(running, clock, caplog):
+async def test_a_defect_is_reported_with_its_place_and_without_its_text(running, clock, caplog):
     def inner():
         raise ValueError(CANARY)
 
@@ -273,16 +273,16 @@ async def test_a_defect_is_told_with_its_place_and_without_its_text(running, clo
     controller.enqueue("shop/orders")
     with caplog.at_level(logging.DEBUG):
         await settle()
-    told = caplog.records[0]
-    assert (told.levelname, told.key) == ("ERROR", "shop/orders")
-    assert told.error.startswith("KeyError at unit/controller/test_controller.py:")
-    assert "; from ValueError at " in told.error
-    assert " inner, " in told.error
-    assert CANARY not in str(vars(told))
-    assert told.exc_info is None
+    reported = caplog.records[0]
+    assert (reported.levelname, reported.key) == ("ERROR", "shop/orders")
+    assert reported.error.startswith("KeyError at unit/controller/test_controller.py:")
+    assert "; from ValueError at " in reported.error
+    assert " inner, " in reported.error
+    assert CANARY not in str(vars(reported))
+    assert reported.exc_info is None
 
 
-async def test_an_error_of_a_cluster_is_told_and_a_conflict_is_not(running, clock, caplog):
+async def test_an_error_of_a_cluster_is_reported_and_a_conflict_is_not(running, clock, caplog):
     controller, _ = running(Work(clock, api(Conflict), api(Forbidden, "the user may not"), None))
     controller.enqueue("a")
     with caplog.at_level(logging.INFO):

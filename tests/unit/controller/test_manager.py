@@ -160,7 +160,7 @@ async def test_who_is_stopped_before_the_work_ends_at_once(diary, stop, synced):
     assert diary == ["follows", "follows no more"]
 
 
-async def test_a_lost_lease_ends_all_and_is_told(diary, stop):
+async def test_a_lost_lease_ends_all_and_is_reported(diary, stop):
     leading = Leading(diary)
     leading.granted.set()
     running = asyncio.create_task(managed(diary, leadership=leading).run(stop))

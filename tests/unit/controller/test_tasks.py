@@ -207,7 +207,7 @@ async def test_one_is_dropped_and_nobody_waits(supervisor):
 
 
 @pytest.mark.parametrize("how", ["end", "drop"])
-async def test_one_that_never_began_is_told_and_does_not_begin(supervisor, how):
+async def test_one_that_never_began_is_reported_and_does_not_begin(supervisor, how):
     worker = Worker()
     supervisor.start_worker("x", worker)
     if how == "end":

@@ -58,7 +58,7 @@ def test_without_an_endpoint_nothing_is_exported():
         assert not tracing.is_on()
 
 
-def test_an_endpoint_without_the_extra_is_a_mistake_that_is_told(monkeypatch):
+def test_an_endpoint_without_the_extra_is_a_mistake_that_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "reconciler.controller.tracing.otel", None)
     monkeypatch.delattr(tracing, "otel", raising=False)
     exported = tracing.exported({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, "konnector")

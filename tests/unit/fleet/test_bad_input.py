@@ -108,9 +108,9 @@ def test_what_is_wrong_is_reported_with_its_place(severity, golden):
             lines.append(f"  {brief(problem)}: {problem.message}")
             if problem.hint:
                 lines.append(f"    {problem.hint}")
-    told = "".join(f"{line}\n" for line in lines)
-    assert not any(secret in told for secret in (bad_fleets.CANARY, "MIIB"))
-    golden(told, f"problems.{severity.name.lower()}.txt")
+    reported = "".join(f"{line}\n" for line in lines)
+    assert not any(secret in reported for secret in (bad_fleets.CANARY, "MIIB"))
+    golden(reported, f"problems.{severity.name.lower()}.txt")
 
 
 @pytest.mark.parametrize("changes", ALLOWED.values(), ids=ALLOWED.keys())

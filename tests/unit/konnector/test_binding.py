@@ -54,11 +54,11 @@ def offer(**spec):
     return {"metadata": {"name": NAME}, "spec": said}
 
 
-def installed(of=None, *, told=ESTABLISHED, owner="new", **metadata):
+def installed(of=None, *, reported=ESTABLISHED, owner="new", **metadata):
     binding = live_like(bound(), uid=owner)
     made = crd.wanted(of or offer(), Owner(binding))
     held = live_like(made, uid="uid-of-crd", resourceVersion="7", **metadata)
-    return {**held, "status": {"conditions": told}}
+    return {**held, "status": {"conditions": reported}}
 
 
 PRETTY = {"spec": {"providerPrettyName": "Shop Inc"}}
@@ -151,11 +151,11 @@ CASES = {
         {"SchemaInSync": "False Info CustomResourceDefinitionNotEstablished"},
     ),
     "a CRD that is not served yet": (
-        {"crd": installed(told=[])},
+        {"crd": installed(reported=[])},
         {"SchemaInSync": "False Info CustomResourceDefinitionNotEstablished"},
     ),
     "a CRD whose names are taken": (
-        {"crd": installed(told=[condition("NamesAccepted", "False", "KindConflict")])},
+        {"crd": installed(reported=[condition("NamesAccepted", "False", "KindConflict")])},
         {"SchemaInSync": "False Error NamesNotAccepted"},
     ),
     "a CRD that goes": (
@@ -211,7 +211,7 @@ def test_conditions(facts, want):
 
 
 @pytest.mark.parametrize(("facts", "want"), CASES.values(), ids=CASES.keys())
-def test_what_was_never_told_does_not_begin_as_unknown(facts, want):
+def test_what_was_never_reported_does_not_begin_as_unknown(facts, want):
     expected = {type_: text for type_, text in (WELL | want).items() if text != NOT_KNOWN}
     assert said(seen(**facts)) == expected
 
@@ -276,8 +276,8 @@ LITERAL = {
 
 @pytest.mark.parametrize(("facts", "want"), LITERAL.values(), ids=LITERAL.keys())
 def test_literal_messages(facts, want):
-    (told,) = [one for one in decide(seen(**facts)).conditions if one.type == "Connected"]
-    assert told.message == want
+    (reported,) = [one for one in decide(seen(**facts)).conditions if one.type == "Connected"]
+    assert reported.message == want
 
 
 def test_g24_a_missing_crd_is_made_in_the_app_cluster():
@@ -324,14 +324,14 @@ def test_troubles_are_events_when_they_begin_and_when_they_change():
         decision = decide(seen(binding=bound(*held), provider=provider(late=late)))
         return [(one.type, one.reason, one.message) for one in decision.notes]
 
-    told = {"type": "InformersSynced", "status": "False", "severity": "Error",
+    reported = {"type": "InformersSynced", "status": "False", "severity": "Error",
             "reason": "InformerSyncTimeout", "message": "Old."}  # fmt: skip
     assert notes(late="Old.") == [("Warning", "InformerSyncTimeout", "Old.")]
-    assert notes(told, late="Old.") == []
-    assert notes(told, late="Older.") == [("Warning", "InformerSyncTimeout", "Older.")]
+    assert notes(reported, late="Old.") == []
+    assert notes(reported, late="Older.") == [("Warning", "InformerSyncTimeout", "Older.")]
 
 
-def test_a_take_over_and_a_missing_owner_are_told():
+def test_a_take_over_and_a_missing_owner_are_reported():
     noted = [note.reason for note in decide(seen(crd=installed(owner="gone"))).notes]
     assert noted == ["CustomResourceDefinitionTakenOver"]
     noted = [note.reason for note in decide(seen(crd=None, unowned=True)).notes]
@@ -350,8 +350,8 @@ def test_conditions_of_ours_appear_with_the_first_trouble(type_, field):
     assert type_ not in said(seen())
     assert said(seen(binding=bound(condition(type_, "False", "X"))))[type_] == "True"
     for order in (sentences, sentences[::-1], sentences * 2):
-        told = decide(seen(**{field: order})).conditions
-        (one,) = [each for each in told if each.type == type_]
+        reported = decide(seen(**{field: order})).conditions
+        (one,) = [each for each in reported if each.type == type_]
         assert one.message.startswith("Sentence 0. Sentence 1.")
         assert one.message.endswith("And 2 more.")
 
@@ -375,7 +375,7 @@ def test_what_is_synced():
     assert synced_kind(seen(crd=deleting(installed()))) == kind  # so that instances can go
     for nothing in (
         {"crd": None},
-        {"crd": installed(told=[])},
+        {"crd": installed(reported=[])},
         {"provider": provider(export=None)},
         {"binding": deleting(bound())},
     ):
@@ -456,7 +456,7 @@ SILENCE: Any = {
 
 
 @pytest.mark.parametrize(("shown", "held", "want"), SILENCE.values(), ids=SILENCE.keys())
-def test_a_control_plane_that_does_not_answer_is_told(shown, held, want):
+def test_a_control_plane_that_does_not_answer_is_reported(shown, held, want):
     look = seen(binding=bound(*held), provider=provider(**shown))
     assert said(look)["Connected"] == want
     (connected,) = (one for one in decide(look).conditions if one.type == "Connected")

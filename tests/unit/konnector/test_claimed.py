@@ -32,8 +32,8 @@ from tests.support.claimed_objects import (
     looked,
     on,
     plane,
+    reported,
     rules,
-    told,
     uid_at,
 )
 
@@ -78,7 +78,7 @@ TABLE = {
 
 @pytest.mark.parametrize(("provider", "consumer", "steps"), TABLE.values(), ids=TABLE.keys())
 def test_the_owner_decides(provider, consumer, steps):
-    assert told(decide(looked(ANY, provider, consumer))) == steps
+    assert reported(decide(looked(ANY, provider, consumer))) == steps
 
 
 # Claims, P, C, steps.
@@ -150,7 +150,7 @@ DIRECTIONS = {
     ("claims", "provider", "consumer", "steps"), DIRECTIONS.values(), ids=DIRECTIONS.keys()
 )
 def test_direction(claims, provider, consumer, steps):
-    assert told(decide(looked(claims, provider, consumer))) == steps
+    assert reported(decide(looked(claims, provider, consumer))) == steps
 
 
 SELECTED = {
@@ -189,7 +189,7 @@ SELECTED = {
     ("claims", "provider", "consumer", "steps"), SELECTED.values(), ids=SELECTED.keys()
 )
 def test_selectors_hold_on_both_sides(claims, provider, consumer, steps):
-    assert told(decide(looked(claims, provider, consumer))) == steps
+    assert reported(decide(looked(claims, provider, consumer))) == steps
 
 
 KEPT = {
@@ -206,7 +206,7 @@ def test_some_go_up_only_if_they_are_named(more, owner):
     consumer = app(owner, **more)
     assert decide(looked((*ANY, *UP), None, consumer)) is NOTHING
     named = rules({"owner": "Consumer", "names": ["*", "creds"]})
-    assert "create control-plane Consumer" in told(decide(looked(named, None, consumer)))
+    assert "create control-plane Consumer" in reported(decide(looked(named, None, consumer)))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_credentials_of_the_control_plane_come_down_only_if_they_are_named(kind)
     for owner in ("", "Provider"):
         assert decide(looked((*ANY, *DOWN), plane(owner, type=kind), None)) is NOTHING
     named = rules({"owner": "Provider", "names": ["*", "creds"]})
-    assert told(decide(looked(named, plane(type=kind), None))) == CREATED_DOWN
+    assert reported(decide(looked(named, plane(type=kind), None))) == CREATED_DOWN
 
 
 def test_a_kubeconfig_that_a_binding_names_goes_up_only_if_it_is_named():
@@ -225,7 +225,7 @@ def test_a_kubeconfig_that_a_binding_names_goes_up_only_if_it_is_named():
         seen = looked((*ANY, *UP), None, app(owner), is_kubeconfig=True)
         assert decide(seen) is NOTHING
     named = rules({"owner": "Consumer", "names": ["*", "creds"]})
-    assert told(decide(looked(named, None, app(), is_kubeconfig=True))) == CREATED_UP
+    assert reported(decide(looked(named, None, app(), is_kubeconfig=True))) == CREATED_UP
     assert decide(looked(DOWN, plane("Provider", TWO), app("Provider"), is_kubeconfig=True)).tasks
 
 
@@ -244,12 +244,12 @@ ASKED: Any = {
 
 @pytest.mark.parametrize(("claims", "facts", "comes"), ASKED.values(), ids=ASKED.keys())
 def test_what_was_not_asked_for_does_not_come_down(claims, facts, comes):
-    assert bool(told(decide(looked(claims, plane(), None, **facts)))) is comes
+    assert bool(reported(decide(looked(claims, plane(), None, **facts)))) is comes
     # What came before stays as it is, until its origin goes.
     changed = plane("Provider", TWO)
-    assert bool(told(decide(looked(claims, changed, app("Provider"), **facts)))) is comes
+    assert bool(reported(decide(looked(claims, changed, app("Provider"), **facts)))) is comes
     gone = decide(looked(claims, None, app("Provider"), ended=uid_at(PLANE), **facts))
-    assert told(gone) == ["delete app-cluster"]
+    assert reported(gone) == ["delete app-cluster"]
 
 
 NAMED_UP = rules({"owner": "Consumer", "names": ["creds"]})
@@ -282,7 +282,7 @@ def test_what_nobody_uses_the_service_beside_does_not_go_up(claims, facts, goes)
     decision = decide(looked(claims, plane("Consumer"), app("Consumer", TWO), **facts))
     assert bool(decision.tasks) is goes
     gone = decide(looked(claims, plane("Consumer"), None, **facts))
-    assert told(gone) == ["orphan control-plane"]
+    assert reported(gone) == ["orphan control-plane"]
 
 
 def test_what_each_cluster_makes_for_itself_goes_nowhere_unless_named():
@@ -292,7 +292,7 @@ def test_what_each_cluster_makes_for_itself_goes_nowhere_unless_named():
     assert decide(looked(UP, None, on(here), **facts)) is NOTHING
     assert decide(looked(ANY, on(there, "", TWO), on(here), **facts)) is NOTHING
     named = rules({"names": ["kube-root-ca.crt"]})
-    assert told(decide(looked(named, on(there), None, **facts))) == CREATED_DOWN
+    assert reported(decide(looked(named, on(there), None, **facts))) == CREATED_DOWN
 
 
 def test_an_instance_is_left_to_its_own_sync():
@@ -335,13 +335,13 @@ ENDINGS = {
 )
 def test_endings(claims, provider, consumer, steps):
     decision = decide(looked(claims, provider, consumer))
-    assert (told(decision), decision.notes) == (steps, ())
+    assert (reported(decision), decision.notes) == (steps, ())
 
 
 def test_an_orphan_goes_when_it_is_meant():
     orphan = plane("Consumer", annotations={ORPHANED: SINCE})
     meant = Terms("secrets", Confirmation("databases.shop.example, secrets"))
-    assert told(decide(looked(UP, orphan, None, terms=meant))) == ["delete control-plane"]
+    assert reported(decide(looked(UP, orphan, None, terms=meant))) == ["delete control-plane"]
 
 
 def test_a_copy_is_deleted_where_it_is_and_as_it_was_seen():

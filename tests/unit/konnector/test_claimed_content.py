@@ -34,8 +34,8 @@ from tests.support.claimed_objects import (
     looked,
     on,
     plane,
+    reported,
     rules,
-    told,
     uid_at,
 )
 
@@ -195,19 +195,19 @@ REPLACED = {
 @pytest.mark.parametrize(("provider", "consumer", "steps"), REPLACED.values(), ids=REPLACED.keys())
 def test_what_cannot_be_updated_is_made_anew_in_one_task(provider, consumer, steps):
     decision = decide(looked(DOWN, provider, consumer))
-    assert told(decision) == steps
+    assert reported(decision) == steps
     assert len(decision.tasks) == 1
 
 
 def test_made_anew_it_is_on_the_control_plane_too():
     consumer = app("Consumer", TWO)
-    steps = told(decide(looked(UP, plane("Consumer", immutable=True), consumer)))
+    steps = reported(decide(looked(UP, plane("Consumer", immutable=True), consumer)))
     assert steps == ["delete control-plane", "create control-plane Consumer"]
 
 
 def test_only_kinds_that_know_immutability_are_made_anew():
     origin, copy = plane("Provider", TWO, type="a"), app("Provider", immutable=True, type="b")
-    assert told(decide(looked(DOWN, origin, copy, kind=VOUCHER))) == ["patch app-cluster"]
+    assert reported(decide(looked(DOWN, origin, copy, kind=VOUCHER))) == ["patch app-cluster"]
 
 
 ANOTHER = "The provider has another Secret creds, so both stay as they are. Rename this one"
@@ -225,7 +225,7 @@ CONFLICTS = {
 
 
 @pytest.mark.parametrize(("claims", "message"), CONFLICTS.values(), ids=CONFLICTS.keys())
-def test_a_conflict_is_told_and_nothing_written(claims, message):
+def test_a_conflict_is_reported_and_nothing_written(claims, message):
     decision = decide(looked(claims, plane("", TWO), app()))
     assert decision.tasks == ()
     ((note),) = decision.notes
@@ -241,19 +241,21 @@ def test_what_no_claim_concerns_is_no_conflict():
 def test_a_claim_may_replace_what_is_nobodys():
     claims = rules({"owner": "Provider"}, create={"replaceExisting": True})
     steps = ["patch app-cluster Provider", "mark control-plane Provider"]
-    assert told(decide(looked(claims, plane("", TWO), app()))) == steps
-    assert told(decide(looked(claims, plane("", TWO), app("Me")))) == []
+    assert reported(decide(looked(claims, plane("", TWO), app()))) == steps
+    assert reported(decide(looked(claims, plane("", TWO), app("Me")))) == []
     upward = rules({"owner": "Consumer"}, create={"replaceExisting": True})
-    assert told(decide(looked(upward, plane("", TWO), app()))) == []
+    assert reported(decide(looked(upward, plane("", TWO), app()))) == []
 
 
 def test_a_copy_that_was_deleted_may_stay_deleted_until_its_origin_changes():
     once = rules({}, onConflict={"recreateWhenConsumerSideDeleted": False})
     create = ["create app-cluster Provider"]
-    assert told(decide(looked(once, plane("Provider"), None, deleted_at="7"))) == []
-    assert told(decide(looked(once, plane("Provider"), None, deleted_at="6"))) == create
-    assert told(decide(looked(once, plane("Provider"), None))) == create
-    assert told(decide(looked((*once, *DOWN), plane("Provider"), None, deleted_at="7"))) == create
+    assert reported(decide(looked(once, plane("Provider"), None, deleted_at="7"))) == []
+    assert reported(decide(looked(once, plane("Provider"), None, deleted_at="6"))) == create
+    assert reported(decide(looked(once, plane("Provider"), None))) == create
+    assert (
+        reported(decide(looked((*once, *DOWN), plane("Provider"), None, deleted_at="7"))) == create
+    )
 
 
 def legacy(owner):
@@ -306,12 +308,12 @@ LIVES: Any = {
 
 @pytest.mark.parametrize(("provider", "consumer", "ended", "steps"), LIVES.values(), ids=LIVES)
 def test_a_copy_that_came_down_follows_the_origin_that_it_names(provider, consumer, ended, steps):
-    assert told(decide(looked(DOWN, provider, consumer, ended=ended))) == steps
+    assert reported(decide(looked(DOWN, provider, consumer, ended=ended))) == steps
 
 
 def test_an_orphan_in_the_app_cluster_goes_on_a_persons_word():
     seen = looked(DOWN, None, app("Provider", annotations=ORPHAN), terms=CONFIRMED)
-    assert told(decide(seen)) == ["delete app-cluster"]
+    assert reported(decide(seen)) == ["delete app-cluster"]
 
 
 # C, P, the uid of the last origin that a watch saw deleted, steps.
@@ -334,7 +336,7 @@ UPWARD_LIVES: Any = {
     ("consumer", "provider", "ended", "steps"), UPWARD_LIVES.values(), ids=UPWARD_LIVES
 )
 def test_a_copy_that_went_up_follows_the_origin_that_it_names(consumer, provider, ended, steps):
-    assert told(decide(looked(UP, provider, consumer, ended=ended))) == steps
+    assert reported(decide(looked(UP, provider, consumer, ended=ended))) == steps
 
 
 def test_a_name_that_another_space_has_is_a_conflict_with_a_way_out():

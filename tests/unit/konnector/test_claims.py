@@ -184,9 +184,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("given_claim", "why"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_obeyed_selects_nothing_and_is_told(given_claim, why):
-    told = f"{SUBJECT} is not followed: {why}"
-    assert rules_of(binding(given_claim)) == Claims((), (told,))
+def test_what_cannot_be_obeyed_selects_nothing_and_is_reported(given_claim, why):
+    reported = f"{SUBJECT} is not followed: {why}"
+    assert rules_of(binding(given_claim)) == Claims((), (reported,))
 
 
 def test_a_claim_without_a_resource_is_known_by_its_number_alone():
@@ -209,7 +209,7 @@ FOLLOWED = {
 
 
 @pytest.mark.parametrize(("given_claim", "path"), FOLLOWED.values(), ids=FOLLOWED.keys())
-def test_what_would_only_add_is_told_and_the_claim_followed(given_claim, path):
+def test_what_would_only_add_is_reported_and_the_claim_followed(given_claim, path):
     why = f"{SUBJECT} is followed without {path}, which is not supported"
     assert rules_of(binding(given_claim)) == Claims((ALL,), (why,))
 

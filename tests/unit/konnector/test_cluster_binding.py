@@ -154,11 +154,15 @@ def test_ready_sums_up_what_the_backend_says():
 def test_a_build_without_a_version():
     status = written(seen(), version=None)
     assert status["konnectorVersion"] == "unknown"
-    (told,) = [one for one in status["conditions"] if one["type"] == "ValidVersion"]
-    assert (told["status"], told["severity"], told["reason"]) == ("False", "Warning", "ParseError")
+    (reported,) = [one for one in status["conditions"] if one["type"] == "ValidVersion"]
+    assert (reported["status"], reported["severity"], reported["reason"]) == (
+        "False",
+        "Warning",
+        "ParseError",
+    )
 
 
-def test_in_control_plane_mode_nothing_is_told_or_done_about_secrets():
+def test_in_control_plane_mode_nothing_is_reported_or_done_about_secrets():
     look = seen(None, control_plane_mode=True, source=source(NEW))
     assert [one.type for one in beat(look, now=NOW, version="v0.1.0").conditions] == [
         "ValidVersion"
@@ -207,8 +211,8 @@ STATES = {
 
 @pytest.mark.parametrize(("look", "status", "reason", "probe"), STATES.values(), ids=STATES.keys())
 def test_secret_valid_and_what_has_to_be_tried(look, status, reason, probe):
-    told = {one.type: one for one in beat(look, now=NOW, version="v0.1.0").conditions}
-    found = told.get("SecretValid")
+    reported = {one.type: one for one in beat(look, now=NOW, version="v0.1.0").conditions}
+    found = reported.get("SecretValid")
     assert (found.status if found else "") == status
     assert (found.reason if found else "") == reason
     assert decide.to_probe(look) == probe

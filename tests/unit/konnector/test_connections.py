@@ -83,28 +83,28 @@ ANSWERS = [
 async def test_a_refusal_is_an_answer(quick, answer):
     plane = Plane()
     plane.outcome = answer
-    async with asking(plane) as told:
+    async with asking(plane) as reported:
         await become(plane, 10)
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.parametrize("silence", [failed(Unreachable), failed(Unreachable, 503), None], ids=str)
-async def test_silence_is_told_once_and_so_is_its_end(quick, silence):
+async def test_silence_is_reported_once_and_so_is_its_end(quick, silence):
     plane = Plane()
-    async with asking(plane) as told:
+    async with asking(plane) as reported:
         await become(plane, 2)
         plane.outcome, plane.hangs = silence, silence is None
         await become(plane, 1)
-        assert told == []
-        await eventually(lambda: told == [True])
+        assert reported == []
+        await eventually(lambda: reported == [True])
         await become(plane, 3)
-        assert told == [True]
+        assert reported == [True]
         plane.outcome, plane.hangs = None, False
         await become(plane, 3)
-        assert told == [True, False]
+        assert reported == [True, False]
 
 
-async def test_a_token_that_is_not_taken_is_told_once(quick, monkeypatch):
+async def test_a_token_that_is_not_taken_is_reported_once(quick, monkeypatch):
     monkeypatch.setattr(connections, "_PAUSE", 0.2)
     plane = Plane()
     async with asking(plane) as news:
@@ -117,7 +117,7 @@ async def test_a_token_that_is_not_taken_is_told_once(quick, monkeypatch):
         await eventually(lambda: news == ["refused", False])
 
 
-async def test_one_refusal_alone_is_not_told(quick):
+async def test_one_refusal_alone_is_not_reported(quick):
     plane = Plane()
     plane.later = [None, failed(Unauthorized, 401)]
     async with asking(plane) as news:
@@ -184,17 +184,17 @@ async def test_a_page_is_not_kept_while_the_next_is_read():
 
 
 async def test_a_new_way_counts_as_a_recovery_and_the_old_one_no_more():
-    old, new, told = server(), server(), []
+    old, new, reported = server(), server(), []
     cluster = RotatingCluster(old)
-    cluster.connectivity.follow(lambda: told.append("back"))
+    cluster.connectivity.follow(lambda: reported.append("back"))
     old.connectivity.report()
-    assert len(told) == 1
+    assert len(reported) == 1
     cluster.rotate(new)
-    assert len(told) == 2
+    assert len(reported) == 2
     old.connectivity.report()
-    assert len(told) == 2
+    assert len(reported) == 2
     new.connectivity.report()
-    assert len(told) == 3
+    assert len(reported) == 3
     await cluster.close()
 
 

@@ -127,7 +127,7 @@ HOLDING = {
 
 @pytest.mark.parametrize(("bound", "steps"), HOLDING.values(), ids=HOLDING.keys())
 def test_which_bindings_are_held(bound, steps):
-    look = seen(bound, copies=[copy()], instances=[held()], told=True)
+    look = seen(bound, copies=[copy()], instances=[held()], reported=True)
     decision = decide(look, now=NOW)
     assert done(decision) == steps
     assert decision.conditions == ()
@@ -144,7 +144,7 @@ def test_finalizers_of_others_stay():
             "finalizers": [OTHERS, keys.DRAIN],
         }
     }
-    (task,) = decide(seen(leaving(), told=True), now=NOW).tasks
+    (task,) = decide(seen(leaving(), reported=True), now=NOW).tasks
     (step,) = task.steps
     assert isinstance(step, Patch)
     assert step.body["metadata"] == {
@@ -153,7 +153,7 @@ def test_finalizers_of_others_stay():
 
 
 def test_a_binding_in_a_space_is_let_go_there():
-    (task,) = decide(seen(leaving(), home=CONTROL_PLANE, told=True), now=NOW).tasks
+    (task,) = decide(seen(leaving(), home=CONTROL_PLANE, reported=True), now=NOW).tasks
     (step,) = task.steps
     assert isinstance(step, Patch)
     assert (step.ref.cluster, step.ref.kind) == (CONTROL_PLANE, API_SERVICE_BINDING)
@@ -164,33 +164,33 @@ FREE = ("free", APP_CLUSTER, "Database", "a")
 RELEASING: dict[str, tuple[Any, ...]] = {
     "the sync stops first": ({"syncing": True, "copies": [copy()]}, [], ["Draining"]),
     "not while a view is incomplete": (
-        {"unsure": "the control plane does not answer", "copies": [copy()], "told": True},
+        {"unsure": "the control plane does not answer", "copies": [copy()], "reported": True},
         [], ["DrainWaiting"],
     ),
     "copies before instances": (
-        {"copies": [copy()], "instances": [held()], "told": True}, [RELEASED], ["Draining"],
+        {"copies": [copy()], "instances": [held()], "reported": True}, [RELEASED], ["Draining"],
     ),
-    "then instances": ({"instances": [held()], "told": True}, [FREE], ["Draining"]),
+    "then instances": ({"instances": [held()], "reported": True}, [FREE], ["Draining"]),
     "also those that are being deleted": (
         {"instances": [(DATABASE, live_like(held()[1], deletionTimestamp=format_time(NOW)))]},
         [FREE], ["Draining"],
     ),
     "what is unbound already is left alone": (
-        {"copies": [(DATABASE, live(DATABASE, "a", namespace=HERE))], "told": True}, LET_GO, [],
+        {"copies": [(DATABASE, live(DATABASE, "a", namespace=HERE))], "reported": True}, LET_GO, [],
     ),
     "what is free already is left alone": (
-        {"instances": [instance("a", OTHERS)], "told": True}, LET_GO, [],
+        {"instances": [instance("a", OTHERS)], "reported": True}, LET_GO, [],
     ),
     "what is elsewhere is another space's": (
-        {"copies": [copy(namespace="cluster-b-dev")], "told": True}, LET_GO, [],
+        {"copies": [copy(namespace="cluster-b-dev")], "reported": True}, LET_GO, [],
     ),
     "the name of a cluster-scoped copy proves nothing (H3)": (
-        {"copies": [tenant(f"{SPACE}-b-x", f"{SPACE}-b"), tenant("any")], "told": True},
+        {"copies": [tenant(f"{SPACE}-b-x", f"{SPACE}-b"), tenant("any")], "reported": True},
         [("release", CONTROL_PLANE, "Tenant", "any")], ["Draining"],
     ),
     "not before the control plane says so": ({}, [], ["Draining"]),
     "the CRD and what came down stay": (
-        {"crd": crd(), "copied": [secret()], "told": True}, LET_GO, [],
+        {"crd": crd(), "copied": [secret()], "reported": True}, LET_GO, [],
     ),
 }  # fmt: skip
 
@@ -354,43 +354,43 @@ DELETING: dict[str, tuple[Any, ...]] = {
     "the CRD goes before all is told": ({"crd": crd()}, [GONE], ["Draining"]),
     "the binding does not": ({}, [], ["Draining"]),
     "not before the sync has stopped": (
-        {"crd": crd(), "syncing": True, "told": True}, [], ["Draining"],
+        {"crd": crd(), "syncing": True, "reported": True}, [], ["Draining"],
     ),
     "the CRD first": (
-        {"crd": crd(owner=OWN), "copied": [secret()], "told": True}, [GONE], ["Draining"],
+        {"crd": crd(owner=OWN), "copied": [secret()], "reported": True}, [GONE], ["Draining"],
     ),
     "also where an orphaning delete took its owner away": (
-        {"crd": crd(), "told": True}, [GONE], ["Draining"],
+        {"crd": crd(), "reported": True}, [GONE], ["Draining"],
     ),
     "also one that the original made": (
-        {"crd": crd(manager="konnector"), "told": True}, [GONE], ["Draining"],
+        {"crd": crd(manager="konnector"), "reported": True}, [GONE], ["Draining"],
     ),
     "not one that another binding owns": (
-        {"crd": crd(owner="another"), "told": True}, LET_GO, [],
+        {"crd": crd(owner="another"), "reported": True}, LET_GO, [],
     ),
-    "nor one that a person made": ({"crd": crd(manager="kubectl"), "told": True}, LET_GO, []),
+    "nor one that a person made": ({"crd": crd(manager="kubectl"), "reported": True}, LET_GO, []),
     "another group's owner is no binding": (
-        {"crd": crd(owner=OWN, group="other.example", manager="kubectl"), "told": True},
+        {"crd": crd(owner=OWN, group="other.example", manager="kubectl"), "reported": True},
         LET_GO, [],
     ),
     "a CRD that is going is waited for": (
-        {"crd": deleting(crd()), "copied": [secret()], "told": True}, [], ["DrainWaiting"],
+        {"crd": deleting(crd()), "copied": [secret()], "reported": True}, [], ["DrainWaiting"],
     ),
     "then what came down": (
         {"copied": [secret(), secret("own", None), secret("up", keys.OWNER_CONSUMER)],
-         "told": True},
+         "reported": True},
         [("delete", APP_CLUSTER, "Secret", "creds")], ["Draining"],
     ),
     "which is waited for": (
-        {"copied": [(SECRET, deleting(secret()[1]))], "told": True}, [], ["DrainWaiting"],
+        {"copied": [(SECRET, deleting(secret()[1]))], "reported": True}, [], ["DrainWaiting"],
     ),
-    "then the binding": ({"told": True}, LET_GO, []),
+    "then the binding": ({"reported": True}, LET_GO, []),
     "instances that are left make it a release": (
-        {"instances": [held()], "copies": [copy()], "crd": crd(), "told": True},
+        {"instances": [held()], "copies": [copy()], "crd": crd(), "reported": True},
         [RELEASED], ["Draining"],
     ),
     "the CRD stays with them": (
-        {"instances": [instance()], "crd": crd(), "copied": [secret()], "told": True}, LET_GO, [],
+        {"instances": [instance()], "crd": crd(), "copied": [secret()], "reported": True}, LET_GO, [],
     ),
 }  # fmt: skip
 
@@ -411,7 +411,7 @@ LEFT = {
 
 @pytest.mark.parametrize("facts", LEFT.values(), ids=LEFT.keys())
 def test_a_space_that_goes_waits_for_its_instances(facts):
-    look = seen(leaving("Delete", draining=True), crd=crd(), told=True, syncing=True, **facts)
+    look = seen(leaving("Delete", draining=True), crd=crd(), reported=True, syncing=True, **facts)
     decision = decide(look, now=NOW)
     assert (done(decision), reasons_of(decision)) == ([], ["DrainWaiting"])
     assert "delete them, or annotate" in decision.conditions[0].message
@@ -435,7 +435,7 @@ def test_what_goes_is_looked_at_more_often_than_what_stays():
 
 
 def test_a_space_that_goes_without_instances_is_no_different():
-    look = seen(leaving("Delete", draining=True), crd=crd(), told=True)
+    look = seen(leaving("Delete", draining=True), crd=crd(), reported=True)
     assert done(decide(look, now=NOW)) == [GONE]
     assert not syncs(look)
 
@@ -515,7 +515,7 @@ class World:
             self.binding,
             copies=[(DATABASE, one) for one in self.copies.values()],
             instances=[(DATABASE, one) for one in self.instances.values()],
-            told=True,
+            reported=True,
         )
 
     def turn(self):
@@ -597,8 +597,8 @@ ODD: list[Any] = [
 @pytest.mark.parametrize("policy", ["Release", "Delete"])
 def test_hostile_objects(odd, policy):
     each = [(DATABASE, odd), (TENANT, odd)]
-    look = seen(leaving(policy), copies=each, copied=each, crd=odd, told=True)
+    look = seen(leaving(policy), copies=each, copied=each, crd=odd, reported=True)
     assert done(decide(look, now=NOW)) == LET_GO
-    assert done(decide(seen(leaving(policy), instances=each, told=True), now=NOW)) == LET_GO
+    assert done(decide(seen(leaving(policy), instances=each, reported=True), now=NOW)) == LET_GO
     assert decide(seen(odd), now=NOW) == NOTHING
     assert drain.detached(DATABASE, odd) is None

@@ -78,16 +78,16 @@ def conditions_of(status):
 
 def test_nobody_bound_it():
     status = written()
-    told = conditions_of(status)
+    reported = conditions_of(status)
     common = {"status": "False", "severity": "Info", "message": "No APIServiceBinding exists.",
               "lastTransitionTime": TIME}  # fmt: skip
-    assert told["Connected"] == {
+    assert reported["Connected"] == {
         "type": "Connected",
         "reason": "APIServiceBindingNotFound",
         **common,
     }
-    assert told["ConsumerInSync"] == {"type": "ConsumerInSync", "reason": "NA", **common}
-    assert "Ready" not in told
+    assert reported["ConsumerInSync"] == {"type": "ConsumerInSync", "reason": "NA", **common}
+    assert "Ready" not in reported
     assert set(status) == {"conditions"}
 
 
@@ -111,8 +111,8 @@ def test_what_it_says_of_the_connection(held, expected):
 
 
 def test_a_binding_that_does_not_tell():
-    told = conditions_of(written(binding=binding()))["ConsumerInSync"]
-    assert (told["severity"], told["reason"], told["message"]) == (
+    reported = conditions_of(written(binding=binding()))["ConsumerInSync"]
+    assert (reported["severity"], reported["reason"], reported["message"]) == (
         "Info",
         "Unknown",
         "APIServiceBinding databases.shop.example in the consumer cluster does not have a "
@@ -123,9 +123,9 @@ def test_a_binding_that_does_not_tell():
 def test_ready_stays_without_a_crd():
     held = export(condition("Ready", "True"), ESTABLISHED, SYNCED, acceptedNames=NAMES)
     status = written(export=held)
-    told = conditions_of(status)
-    assert told["Ready"] == condition("Ready", "True")
-    assert told["Established"] == ESTABLISHED
+    reported = conditions_of(status)
+    assert reported["Ready"] == condition("Ready", "True")
+    assert reported["Established"] == ESTABLISHED
     assert "acceptedNames" not in status
 
 

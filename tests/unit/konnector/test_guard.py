@@ -232,7 +232,7 @@ def binding(*held, **annotations):
     return live_like(made, annotations=annotations)
 
 
-def told(*things, held=(), identity=SAME, others=None, **annotations):
+def reported(*things, held=(), identity=SAME, others=None, **annotations):
     seen = Seen(binding(*held, **annotations), identity, things, others or {})
     return mass_loss_decide.report(seen, now=NOW)
 
@@ -244,7 +244,7 @@ def said(decision):
 ORPHANS = Held(DATABASES, orphans={place("b"), place("a")})
 LOST = Held(DATABASES, lost={place("a")})
 DELETED = Held(DATABASES, deletions={"Copies are kept"})
-TOLD: dict[str, Any] = {
+REPORTED: dict[str, Any] = {
     "nothing is said before the first trouble": ([Held(DATABASES)], {}, []),
     "orphans": ([ORPHANS], {}, [("InstancesInSync", "False", "Orphaned")]),
     "an app namespace of another uid": (
@@ -277,40 +277,40 @@ TOLD: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("things", "facts", "expected"), TOLD.values(), ids=TOLD.keys())
+@pytest.mark.parametrize(("things", "facts", "expected"), REPORTED.values(), ids=REPORTED.keys())
 def test_what_the_cluster_binding_tells(things, facts, expected):
-    decision = told(*things, **facts)
+    decision = reported(*things, **facts)
     assert said(decision) == expected
     assert [note.reason for note in decision.notes] == [reason for *_, reason in expected if reason]
     assert not decision.tasks
 
 
 def test_an_event_comes_once_for_the_same():
-    held = conditions.dump(told(ORPHANS).conditions)
-    assert told(ORPHANS, held=held).notes == ()
-    assert told(Held(DATABASES, orphans={place("a")}), held=held).notes != ()
+    held = conditions.dump(reported(ORPHANS).conditions)
+    assert reported(ORPHANS, held=held).notes == ()
+    assert reported(Held(DATABASES, orphans={place("a")}), held=held).notes != ()
 
 
-def test_what_is_told_already_is_not_written_again():
+def test_what_is_reported_already_is_not_written_again():
     before = binding()
     ref = ref_of(CONTROL_PLANE, CLUSTER_BINDING, before)
-    patch = status_patch(before, ref, told(ORPHANS), failed=(), now=NOW)
+    patch = status_patch(before, ref, reported(ORPHANS), failed=(), now=NOW)
     assert patch is not None
     held = get_list(patch.body, "status", "conditions")
     later = NOW + HOUR
-    after = told(ORPHANS, held=held)
+    after = reported(ORPHANS, held=held)
     assert status_patch(binding(*held), ref, after, failed=(), now=later) is None
 
 
 def test_a_guard_that_is_closed_is_looked_at_each_minute():
-    assert told(LOST).again == MINUTE
-    assert told(identity=OTHER_SPACE).again == MINUTE
+    assert reported(LOST).again == MINUTE
+    assert reported(identity=OTHER_SPACE).again == MINUTE
 
 
 def test_a_confirmation_is_looked_at_until_it_ends():
     time = format_time(NOW - 20 * MINUTE)
-    assert told(**{keys.CONFIRM_RECREATE: time}).again == 40 * MINUTE
-    assert told().again is None
+    assert reported(**{keys.CONFIRM_RECREATE: time}).again == 40 * MINUTE
+    assert reported().again is None
 
 
 def secret(uid=""):

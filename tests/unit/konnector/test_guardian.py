@@ -120,7 +120,7 @@ async def world():
     return made
 
 
-async def test_orphans_are_counted_told_and_forgotten_place_by_place(world):
+async def test_orphans_are_counted_reported_and_forgotten_place_by_place(world):
     kind_guard = world.guardian.kind_guard(DATABASES)
     assert kind_guard.note(place("a"), orphan=True)
     assert kind_guard.note(place("b"), orphan=True)

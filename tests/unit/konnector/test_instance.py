@@ -32,8 +32,8 @@ from tests.support.instance_objects import (
     copy,
     leaving,
     look,
+    reported,
     seen,
-    told,
 )
 from tests.support.space_objects import NOW
 
@@ -125,7 +125,7 @@ TABLE: dict[str, tuple[Any, Any, Any]] = {
 
 @pytest.mark.parametrize(("one", "other", "steps"), TABLE.values(), ids=TABLE.keys())
 def test_what_follows(one, other, steps):
-    assert told(look(one, other)) == steps
+    assert reported(look(one, other)) == steps
 
 
 def test_a_copy_whose_claim_is_absent_is_marked_and_nothing_else():
@@ -137,10 +137,10 @@ def test_an_orphan_goes_when_it_is_meant_and_its_claim_is_gone_for_the_server_to
     orphan = copy({"annotations": {BOUND: "true", ORPHANED: GONE}})
     meant = {"terms": Terms(KIND.resource, Confirmation(KIND.resource))}
     assert look(None, orphan, **meant) is Read.CLAIM
-    assert told(look(None, orphan, claim_gone=True, **meant)) == ["delete copy"]
+    assert reported(look(None, orphan, claim_gone=True, **meant)) == ["delete copy"]
 
 
-def test_what_a_guard_holds_is_told_at_the_claim():
+def test_what_a_guard_holds_is_reported_at_the_claim():
     for one, other, held in (
         (leaving(claim(), SYNCER), copy(), {"deletes_held": "Why."}),
         (claim(), None, {"creates_held": "Why."}),
@@ -190,7 +190,7 @@ def test_a_claim_that_waits_is_looked_at_again():
 
 
 def test_a_guard_against_recreation_lets_new_claims_through():
-    assert told(look(claim({}), None, creates_held="Why.")) == [
+    assert reported(look(claim({}), None, creates_held="Why.")) == [
         "hold claim",
         "create copy",
     ]
@@ -198,21 +198,21 @@ def test_a_guard_against_recreation_lets_new_claims_through():
 
 def test_a_guard_against_deletion_lets_a_claim_go_that_has_no_copy():
     found = look(leaving(claim(), SYNCER), None, deletes_held="Why.")
-    assert told(found) == ["let the claim go"]
+    assert reported(found) == ["let the claim go"]
 
 
 def test_nothing_is_adopted_into_a_namespace_that_is_not_there():
     assert look(None, copy(UNMARKED), homeless=True) == NOTHING
-    assert told(look(None, copy(), homeless=True, claim_gone=True)) == ["mark copy"]
+    assert reported(look(None, copy(), homeless=True, claim_gone=True)) == ["mark copy"]
 
 
-def test_a_name_that_somebody_else_has_is_told_and_left_alone():
+def test_a_name_that_somebody_else_has_is_reported_and_left_alone():
     found = look(claim({}), None, taken=True)
     assert isinstance(found, Decision)
     assert found.tasks == ()
     assert [note.reason for note in found.notes] == [NAME_TAKEN]
     assert "cluster-a1-dev/orders" in found.notes[0].message
-    assert told(look(leaving(claim(), SYNCER), None, taken=True)) == ["let the claim go"]
+    assert reported(look(leaving(claim(), SYNCER), None, taken=True)) == ["let the claim go"]
 
 
 def one_step(found: Any) -> Any:
@@ -299,21 +299,21 @@ def test_what_follows_for_another_life(one, other, more, steps, notes):
         assert look(one, other) is Read.NAMESPACE
     found = look(one, other, **more)
     assert isinstance(found, Decision)
-    assert (told(found), [note.reason for note in found.notes]) == (steps, notes)
+    assert (reported(found), [note.reason for note in found.notes]) == (steps, notes)
 
 
 def test_a_status_comes_before_the_mark_and_without_one_the_mark_soon():
     held = claim({"finalizers": [SYNCER]})
     made: Any = made_for("uid-dev")
     new = put(made, format_time(NOW), "metadata", "creationTimestamp")
-    assert told(look(held, new)) == []
-    assert told(look(held, {**new, **READY})) == ["status to status"]
-    assert told(look({**held, **READY}, {**new, **READY})) == ["mark claim"]
+    assert reported(look(held, new)) == []
+    assert reported(look(held, {**new, **READY})) == ["status to status"]
+    assert reported(look({**held, **READY}, {**new, **READY})) == ["mark claim"]
     assert marks_in(seen(held, new), held, new) == MARKED_WITHIN
     for clock in (NOW + MARKED_WITHIN, NOW - timedelta(seconds=1)):
-        assert told(look(held, new, now=clock)) == ["mark claim"]
+        assert reported(look(held, new, now=clock)) == ["mark claim"]
         late = look(held, {**new, **READY}, now=clock)
-        assert told(late) == ["status to status", "mark claim"]
+        assert reported(late) == ["status to status", "mark claim"]
 
 
 def test_the_finalizers_of_others_stay():
@@ -417,8 +417,8 @@ def test_an_apply_says_what_the_claim_says_of_exactly_that_copy():
 
 def test_labels_and_annotations_follow_but_for_those_of_tools():
     meta = {**HELD, "labels": {"team": "a"}, "annotations": {**HELD["annotations"], **TOOLS}}
-    assert told(look(claim(meta), copy())) == ["apply copy"]
-    assert told(look(claim({**meta, "labels": {}}), copy())) == []
+    assert reported(look(claim(meta), copy())) == ["apply copy"]
+    assert reported(look(claim({**meta, "labels": {}}), copy())) == []
 
 
 # What is set where, of a status before and after; of None is removed.
@@ -473,8 +473,8 @@ def test_a_status_names_the_generation_of_the_claim(newest, observed, shown, wan
     mine = claim({**HELD, "generation": 9}, status=None if shown is None else of(shown))
     theirs = copy({"annotations": {BOUND: "true"}, "generation": newest}, status=of(observed))
     found = look(mine, theirs)
-    assert told(found) == ([] if shown == wanted else ["status to status"])
-    if told(found):
+    assert reported(found) == ([] if shown == wanted else ["status to status"])
+    if reported(found):
         said = {one["path"]: one["value"] for one in one_step(found).operations[1:]}
         assert said.get("/status", {**of(wanted)}) == of(wanted)
     behind: Any = look(put(mine, LARGE, "spec"), theirs)
@@ -487,4 +487,4 @@ def test_a_status_names_the_generation_of_the_claim(newest, observed, shown, wan
 def test_without_the_subresource_a_status_is_a_field_like_others():
     pair = Pair(KIND, "cluster-a1", "uid-of-space", has_status=False)
     found = decide(pair, seen(claim(), copy(**READY)))
-    assert told(found) == ["status to the object"]
+    assert reported(found) == ["status to the object"]

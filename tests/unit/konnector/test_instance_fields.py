@@ -18,7 +18,7 @@ from tests.support.instance_objects import (
     claim,
     copy,
     look,
-    told,
+    reported,
     written_by,
 )
 
@@ -32,17 +32,17 @@ def test_a_field_that_was_created_and_is_no_longer_stated_goes(manager):
     other = written_by(copy(spec=ROOMY), manager, CREATED)
     assert look(claim(), other) is Read.COPY
     found = look(claim(), other, copy_whole=True)
-    assert told(found) == ["take the copy over", "apply copy"]
+    assert reported(found) == ["take the copy over", "apply copy"]
 
 
 @pytest.mark.parametrize("manager", ["klutch.anynines.com", "konnector"])
 def test_what_was_created_and_is_stated_is_not_taken_over(manager):
-    assert told(look(claim(spec=ROOMY), written_by(copy(spec=ROOMY), manager, CREATED))) == []
+    assert reported(look(claim(spec=ROOMY), written_by(copy(spec=ROOMY), manager, CREATED))) == []
 
 
 def test_a_field_that_was_applied_and_is_no_longer_stated_goes_with_an_apply():
     other = written_by(copy(spec=ROOMY), "klutch.anynines.com", CREATED, "Apply")
-    assert told(look(claim(), other, copy_whole=True)) == ["apply copy"]
+    assert reported(look(claim(), other, copy_whole=True)) == ["apply copy"]
 
 
 OTHERS: Any = {
@@ -68,7 +68,7 @@ def test_what_the_claim_does_not_decide_about_is_left_alone(manager, fields):
         "finalizers": ["x.example/x"],
     }
     other = written_by(copy(meta, spec=ROOMY, **READY), manager, fields)
-    assert told(look(claim(**READY), other)) == []
+    assert reported(look(claim(**READY), other)) == []
 
 
 def entry(manager, operation="Update", **fields):
@@ -95,14 +95,14 @@ def test_what_is_kept_of_a_copy_does_not_tell_of_others():
     assert trimmed_copy(copy()) == copy()
 
 
-def test_what_others_wrote_inside_of_what_was_empty_is_told_by_one_field():
+def test_what_others_wrote_inside_of_what_was_empty_is_reported_by_one_field():
     ours: Any = {"f:spec": {"f:m": {}, "f:full": {"f:a": {}}, "f:alone": {}, "f:same": {}}}
     inside: Any = {"f:m": {".": {}, "f:x": {}, "f:y": {}}, "f:full": {"f:b": {}}, "f:same": {}}
     theirs: Any = {"f:spec": {**inside, "f:z": {"f:a": {}}}}
     entries = [entry("klutch.anynines.com", **ours), entry("provider", **theirs)]
     kept = get(trimmed_copy(copy({"managedFields": entries})), "metadata", "managedFields")
-    told_of: Any = {"f:spec": {"f:m": {"f:x": {}}}}
-    assert kept == [entries[0], {"manager": "", "fieldsV1": told_of}]
+    reported_of: Any = {"f:spec": {"f:m": {"f:x": {}}}}
+    assert kept == [entries[0], {"manager": "", "fieldsV1": reported_of}]
 
 
 def test_what_the_original_applied_with_all_it_saw_is_not_applied_again():
@@ -110,24 +110,24 @@ def test_what_the_original_applied_with_all_it_saw_is_not_applied_again():
     fields: Any = {"f:metadata": {"f:labels": {"f:team": {}}}}
     entries = [entry("crossplane", **fields), entry("klutch.anynines.com", "Apply", **fields)]
     other = copy({"annotations": {BOUND: "true"}, "labels": labels, "managedFields": entries})
-    assert told(look(claim(), trimmed_copy(other))) == []
+    assert reported(look(claim(), trimmed_copy(other))) == []
     alone = put(other, entries[1:], "metadata", "managedFields")
     assert look(claim(), trimmed_copy(alone)) is Read.COPY
-    assert told(look(claim(), alone, copy_whole=True)) == ["apply copy"]
+    assert reported(look(claim(), alone, copy_whole=True)) == ["apply copy"]
 
 
 def test_an_apply_that_changed_nothing_is_not_repeated():
     """A webhook of the provider may put back what it says, for ever."""
     seen: Any = (claim(spec=LARGE), copy())
-    assert told(look(*seen)) == ["apply copy"]
-    assert told(look(*seen, settled=True)) == []
-    assert told(look(claim(spec=LARGE), copy(**READY), settled=True)) == ["status to status"]
+    assert reported(look(*seen)) == ["apply copy"]
+    assert reported(look(*seen, settled=True)) == []
+    assert reported(look(claim(spec=LARGE), copy(**READY), settled=True)) == ["status to status"]
 
 
 def test_a_field_to_take_away_is_no_loop():
     other = written_by(copy(spec=ROOMY), "konnector", CREATED)
     found = look(claim(), other, copy_whole=True, settled=True)
-    assert told(found) == ["take the copy over", "apply copy"]
+    assert reported(found) == ["take the copy over", "apply copy"]
 
 
 def test_what_went_up_before_and_does_not_any_more_is_said_again():
@@ -148,7 +148,7 @@ def test_what_went_up_before_and_does_not_any_more_is_said_again():
     ):
         held = trimmed_copy(copy({**meta, "managedFields": entries}))
         # Nothing else differs, so nothing is written.
-        assert told(look(claim({**HELD, "labels": {"team": "a", "tier": "db"}}), held)) == []
+        assert reported(look(claim({**HELD, "labels": {"team": "a", "tier": "db"}}), held)) == []
         later = claim({**HELD, "labels": {"team": "b"}}, spec=LARGE)
         changed = look(later, held, copy_whole=True)
         assert isinstance(changed, Decision)

@@ -333,8 +333,8 @@ class World:
     def __init__(self) -> None:
         self.mappings = Store(API_SERVICE_NAMESPACE)
         self.homes = Homes(self.mappings, SPACE, Store(NAMESPACE))
-        self.told: list[str] = []
-        self.homes.follow(self.told.append)
+        self.reported: list[str] = []
+        self.homes.follow(self.reported.append)
 
     def says(self, app: str, service: str, **metadata: Any) -> None:
         held: Any = live_like(mapping(app), **metadata)
@@ -371,10 +371,10 @@ def test_two_mappings_do_not_share_a_service_namespace(world: World) -> None:
     assert world.pairs == {"dev": "shared"}
     world.says("prod", "s-prod")
     assert world.pairs == {"dev": "shared", "prod": "s-prod"}
-    world.told.clear()
+    world.reported.clear()
     world.says("dev", "s-dev")
     assert world.pairs == {"dev": "s-dev", "prod": "s-prod", "test": "shared"}
-    assert world.told == ["dev", "test"]
+    assert world.reported == ["dev", "test"]
 
 
 def test_who_has_a_service_namespace_keeps_it(world: World) -> None:

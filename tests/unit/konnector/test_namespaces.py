@@ -157,7 +157,7 @@ async def test_what_may_have_copies_holds_and_is_reported(facts):
     assert [note.reason for note in world.notes] == noted
 
 
-async def test_what_no_binding_says_is_told_once_of_all_kinds_and_again_of_new_ones():
+async def test_what_no_binding_says_is_reported_once_of_all_kinds_and_again_of_new_ones():
     """Events about other things would not get through else."""
     world = World(Plane(BOUND), unfollowed=(kinds := [NAME]))
     kinds += [f"{one}.shop.example" for one in ("a", "b", "c", "d", "e")]

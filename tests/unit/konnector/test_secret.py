@@ -52,12 +52,16 @@ def test_what_is_not_usable(golden):
     lines = []
     for name, held in BAD.items():
         judged = judge.judge(BINDING, held, control_plane_mode=False)
-        told = judged.condition
-        assert (told.type, told.status, told.severity) == ("SecretValid", "False", "Error")
-        assert TOKEN not in told.message
+        reported = judged.condition
+        assert (reported.type, reported.status, reported.severity) == (
+            "SecretValid",
+            "False",
+            "Error",
+        )
+        assert TOKEN not in reported.message
         nothing = (judged.usable, judged.identity, judged.namespace, judged.content)
         assert nothing == (False, "", "", b"")
-        lines += [name, f"  {told.reason}: {told.message}"]
+        lines += [name, f"  {reported.reason}: {reported.message}"]
     golden("".join(f"{line}\n" for line in lines), "secrets.txt")
 
 
@@ -74,8 +78,8 @@ def test_nothing_of_it_is_shown():
 
 def test_in_control_plane_mode_no_namespace_is_needed():
     assert judge.judge(BINDING, holding(OF_NOBODY), control_plane_mode=True).usable
-    told = judge.judge(BINDING, None, control_plane_mode=True).condition.message
-    assert "kubectl" not in told
+    reported = judge.judge(BINDING, None, control_plane_mode=True).condition.message
+    assert "kubectl" not in reported
 
 
 REFERENCES: dict[str, Any] = {

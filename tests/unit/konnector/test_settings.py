@@ -184,21 +184,21 @@ def test_what_is_wrong_is_said_in_a_sentence(arguments, sentence, capsys):
         settings.parse(arguments, ENVIRON)
     assert sentence in str(raised.value)
     assert run(list(arguments)) == 1
-    told = capsys.readouterr()
-    assert told.err.startswith("Error: ")
-    assert sentence in told.err
-    assert told.out == ""
+    reported = capsys.readouterr()
+    assert reported.err.startswith("Error: ")
+    assert sentence in reported.err
+    assert reported.out == ""
 
 
 def test_help_tells_the_flags_that_have_an_effect(capsys):
     with pytest.raises(SystemExit) as ended:
         settings.parse(["--help"], {})
     assert ended.value.code == 0
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     for flag in (*BESIDE, "--lease-name", "--probe-address", "--workers", "--version"):
-        assert flag.partition("=")[0] in told
-    assert "--vmodule" not in told
-    assert "`konnector detach --help`" in " ".join(told.split())
+        assert flag.partition("=")[0] in reported
+    assert "--vmodule" not in reported
+    assert "`konnector detach --help`" in " ".join(reported.split())
 
 
 def container_of(deployment):
@@ -209,8 +209,8 @@ def container_of(deployment):
 def test_what_a_backend_deploys_starts_beside_the_control_plane():
     home = konnector.SpaceKonnector("team-a", "shop", SPACE.space, SPACE.secret_name, "admin")
     container = container_of(konnector.space_deployment(home, image="x", overrides={}))
-    told = {**ENVIRON, "POD_NAMESPACE": home.space}
-    assert {name_of({"metadata": one}) for one in get_maps(container, "env")} == told.keys()
+    reported = {**ENVIRON, "POD_NAMESPACE": home.space}
+    assert {name_of({"metadata": one}) for one in get_maps(container, "env")} == reported.keys()
     # The kubelet puts the variable in its place.
     namespace = f"--lease-namespace={home.space}"
     arguments = [
@@ -221,7 +221,7 @@ def test_what_a_backend_deploys_starts_beside_the_control_plane():
     meant = replace(
         PLAIN, control_plane_mode=SPACE, lease_namespace=home.space, namespace=home.space
     )
-    assert settings.parse(arguments, told) == meant
+    assert settings.parse(arguments, reported) == meant
     assert probed_port(container) == 8080
 
 
@@ -229,9 +229,9 @@ def test_what_a_fleet_deploys_starts_in_the_app_cluster():
     container = container_of(konnector.deployment("x", {}, marks=UNMARKED))
     assert "args" not in container
     assert "command" not in container
-    told = {**ENVIRON, "POD_NAMESPACE": "klutch-bind"}
-    assert {name_of({"metadata": one}) for one in get_maps(container, "env")} == told.keys()
-    assert settings.parse((), told) == replace(
+    reported = {**ENVIRON, "POD_NAMESPACE": "klutch-bind"}
+    assert {name_of({"metadata": one}) for one in get_maps(container, "env")} == reported.keys()
+    assert settings.parse((), reported) == replace(
         PLAIN, lease_namespace="klutch-bind", namespace="klutch-bind"
     )
     assert probed_port(container) == 8080

@@ -8,7 +8,7 @@ import pytest
 from reconciler.kube.cluster import Connectivity
 
 
-class Told:
+class Reported:
     def __init__(self):
         self.now = 100.0
         self.times = 0
@@ -45,19 +45,19 @@ class Told:
     ],
 )
 def test_it_tells_that_the_cluster_is_back(calls, times):
-    assert Told().after(calls) == times
+    assert Reported().after(calls) == times
 
 
 def test_who_does_not_follow_any_more_hears_nothing():
-    told = Told()
-    told.unfollow()
-    assert told.after([(9, False), (9, True)]) == 0
+    reported = Reported()
+    reported.unfollow()
+    assert reported.after([(9, False), (9, True)]) == 0
 
 
-def test_a_follower_may_leave_when_told():
-    told = Told()
-    leave = told.connectivity.follow(lambda: leave())
-    assert told.after([(9, False), (9, True), (9, False), (9, True)]) == 2
+def test_a_follower_may_leave_when_reported():
+    reported = Reported()
+    leave = reported.connectivity.follow(lambda: leave())
+    assert reported.after([(9, False), (9, True), (9, False), (9, True)]) == 2
 
 
 def test_how_far_our_clock_is_from_a_clusters():

@@ -85,6 +85,6 @@ def test_an_operator_who_denies_nothing_says_nothing():
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/33", "10.0.0.1/8", "a.example", "10.0.0.0/8;"])
-def test_what_is_no_network_is_told(text):
+def test_what_is_no_network_is_reported(text):
     with pytest.raises(ConfigError, match="is not a network such as"):
         of_flags([text], [], in_cluster=False)

@@ -90,7 +90,7 @@ def test_facts_take_the_place_of_a_kubeconfig(text: str, facts: api.KubeconfigFa
     assert b64(text) not in repr(seen)
 
 
-def test_kubeconfigs_that_differ_by_their_token_alone_are_told_apart() -> None:
+def test_kubeconfigs_that_differ_by_their_token_alone_are_reported_apart() -> None:
     texts = [config(user={"token": f"canary-{n}"}) for n in (1, 2, 1)]
     one, other, again = (
         api.kubeconfig_facts_of(observed(SECRET, secret(kubeconfig=text))) for text in texts

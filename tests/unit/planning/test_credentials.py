@@ -46,12 +46,16 @@ def done(approved, fresh):
 
 def test_a_note_tells_where_a_kubeconfig_leads_and_no_token_that_another_object_has():
     note = api.credential_note(FACTS, "uid-1")
-    told, other = api.noted_facts(note), api.noted_facts(api.credential_note(FACTS, "uid-2"))
-    assert told is not None
+    reported, other = api.noted_facts(note), api.noted_facts(api.credential_note(FACTS, "uid-2"))
+    assert reported is not None
     assert other is not None
-    assert (told.server, told.ca_digest, told.namespace) == ("https://a:1", "ca", "space")
+    assert (reported.server, reported.ca_digest, reported.namespace) == (
+        "https://a:1",
+        "ca",
+        "space",
+    )
     assert FACTS.token_digest not in note
-    assert other.token_digest != told.token_digest
+    assert other.token_digest != reported.token_digest
     assert (
         api.noted_facts("")
         is api.noted_facts("[")

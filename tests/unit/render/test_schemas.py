@@ -25,7 +25,7 @@ def test_the_file_is_what_the_types_make(name, capsys):
     assert capsys.readouterr().out == (FOLDER / f"{name}.schema.json").read_text()
 
 
-def test_the_schema_of_another_document_is_told_apart(capsys):
+def test_the_schema_of_another_document_is_reported_apart(capsys):
     file = FOLDER / "plan.schema.json"
     assert main.run(["schema", "status", str(file), "--check"]) == 3
     assert f"`klutchctl schema status {file}` writes it" in capsys.readouterr().err

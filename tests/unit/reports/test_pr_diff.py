@@ -179,7 +179,7 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("cases", [UNITS, DOCUMENTS], ids=["units", "documents"])
-def test_what_is_told_of_a_change(cases, request, golden):
+def test_what_is_reported_of_a_change(cases, request, golden):
     lines = []
     for name, (base, head) in cases.items():
         before = {DB: binding(claims("a", "b")), **base} if head.get(DB) and not base else base
@@ -222,7 +222,7 @@ def test_the_gravest_come_first():
     assert effects[-1] is Effect.ADD
 
 
-def test_a_list_that_is_only_longer_is_told_whole():
+def test_a_list_that_is_only_longer_is_reported_whole():
     base = {DB: binding("parameters: {zones: [a]}")}
     (edit,) = edits(loaded(base), loaded({DB: binding("parameters: {zones: [a, a]}")}))
     (field,) = edit.fields

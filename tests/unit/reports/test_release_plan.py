@@ -89,7 +89,7 @@ def test_what_holds_a_whole_cluster_holds_it():
     assert [one.guard for one in plan.held] == ["identity"]
 
 
-def test_a_cluster_that_was_not_read_is_told_and_no_error():
+def test_a_cluster_that_was_not_read_is_reported_and_no_error():
     here = applied()
     here.unseen.add("shop")
     plan = released(here, fleet(*EMPTY), f"shop/{POSTGRES}")

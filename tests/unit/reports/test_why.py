@@ -144,7 +144,7 @@ def test_a_binding_that_no_longer_selects_the_cluster_tells_what_becomes_of_its_
     assert [one.action for one in found.plan.changes] == [Action.RELEASE]
 
 
-def test_only_its_own_lines_are_told():
+def test_only_its_own_lines_are_reported():
     here = applied(binding(), binding("searches"))
     files = of_text(plane(), cluster(), binding(), binding("searches"))
     found = why(here, files, "shop/postgresqlinstances")
@@ -152,7 +152,7 @@ def test_only_its_own_lines_are_told():
     assert not found.prunes
 
 
-def test_what_holds_the_whole_cluster_is_told():
+def test_what_holds_the_whole_cluster_is_reported():
     here = applied()
     here.uids["shop"] = "another"
     found = why(here, of_text(plane(), cluster(), binding()), "shop/postgresqlinstances")
@@ -160,7 +160,7 @@ def test_what_holds_the_whole_cluster_is_told():
     assert [one.guard for one in found.plan.held] == ["identity"]
 
 
-def test_what_was_not_read_is_told():
+def test_what_was_not_read_is_reported():
     files = of_text(plane(), cluster(), binding())
     found = why(applied(), files, "shop/postgresqlinstances", is_read=False)
     assert [one.name for one in found.plan.unseen] == ["shop"]

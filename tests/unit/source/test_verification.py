@@ -159,7 +159,7 @@ def test_history_that_was_rewritten_or_rolled_back_is_refused(refusal, verified,
         assert verified(HEAD, head, accepted=accepted)
 
 
-def test_history_that_is_not_here_is_told_apart(verified, commit):
+def test_history_that_is_not_here_is_reported_apart(verified, commit):
     missing = "f" * 40
     edge = commit(GOOD, parents=[missing])
     head = commit(GOOD, parents=[edge])

@@ -33,7 +33,7 @@ def store(budget: Budget | None = None, **more: Any) -> Store:
 
 @pytest.mark.parametrize("content", SHAPES.values(), ids=SHAPES)
 def test_it_is_neither_absent_nor_empty_until_it_is_small(content: Any) -> None:
-    view, small, told = store(), made("a", data={"x": "1"}), list[ObjectKey]()
+    view, small, reported = store(), made("a", data={"x": "1"}), list[ObjectKey]()
     view.put(small)
     view.put(made("b", spec=content))
     assert (
@@ -53,12 +53,12 @@ def test_it_is_neither_absent_nor_empty_until_it_is_small(content: Any) -> None:
     assert get_text(view.stub("ns", "b"), "metadata", "uid") == "u"
     assert view.stub("ns", "a") is view.stub("ns", "c") is None
 
-    view.subscribe_keys(told.append)
-    told.clear()
+    view.subscribe_keys(reported.append)
+    reported.clear()
     for spec, notes in (({}, 1), (content, 2)):
         now = made("b", version=str(notes), spec=spec)
         view.put(now)
-        assert len(told) == notes
+        assert len(reported) == notes
     view.remove(made("b"))
     assert view.get("ns", "b") is None
 

@@ -200,9 +200,9 @@ def test_a_cause(golden):
     for name, said in CAUSES.items():
         error = refused(f"{HEAD}: spec.a: {said}", [{"field": "spec.a", "message": said}])
         lines += [name, f"  {error.message.removeprefix(f'{HEAD}: ')}"]
-    told = "".join(f"{line}\n" for line in lines)
-    assert CANARY not in told
-    golden(told, "causes.txt")
+    reported = "".join(f"{line}\n" for line in lines)
+    assert CANARY not in reported
+    golden(reported, "causes.txt")
 
 
 def test_several_causes():
