@@ -99,7 +99,7 @@ FAULTS = {
     "an unknown commit": ("--ref " + "f" * 40, 3, "is not in it. It was never pushed, or was"),
     "an unknown branch": ("--ref other", 3, "'other' is not in it"),
     "no signature": ("--verify head --allowed-signers allowed", 4, "it has no signature"),
-    "no keys": ("--verify head", "--git-ca f", 3, "there are no keys to verify signatures with"),
+    "no keys": ("--verify head", 3, "there are no keys to verify signatures with"),
     "a memory": ("--verify history --allowed-signers allowed", 64, "only a controller keeps"),
     "another mode": ("--verify some", 64, "'some' is not one of off, head, tag, history"),
 }
