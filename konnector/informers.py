@@ -150,7 +150,9 @@ class Homes:
         ended = get_text(shown or {}, "metadata", "deletionTimestamp")
         if self.mapping(app_namespace) is None or (shown is not None and not ended):
             return False
-        return live is None or get_text(live, "metadata", "creationTimestamp") >= ended
+        made = get_text(live or {}, "metadata", "creationTimestamp")
+        # Of one second, an object that goes is the ended one's: it would wait for its own end.
+        return live is None or made > ended or (made == ended and not is_deleting(live))
 
     def mappings(self) -> list[Manifest]:
         return [one for one in self._mappings.all() if namespace_of(one) == self._space]

@@ -390,7 +390,8 @@ DELETING: dict[str, tuple[Any, ...]] = {
         [RELEASED], ["Draining"],
     ),
     "the CRD stays with them": (
-        {"instances": [instance()], "crd": crd(), "copied": [secret()], "reported": True}, LET_GO, [],
+        {"instances": [instance()], "crd": crd(), "copied": [secret()], "reported": True},
+        LET_GO, [],
     ),
 }  # fmt: skip
 
