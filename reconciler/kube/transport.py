@@ -62,9 +62,11 @@ class _Pool:
     users: int = 0
 
     async def close(self) -> None:
-        if self.streams is not None:
-            await self.streams.close()
-        await self.session.close()
+        try:
+            await self.session.close()
+        finally:  # also where the caller is cancelled
+            if self.streams is not None:
+                await self.streams.close()
 
 
 class Transport:

@@ -11,7 +11,7 @@ from klutchctl.entry import ExitCode
 from reconciler.core.manifest import Manifest, annotations_of, get_list, get_maps, get_text, name_of
 from reconciler.core.refs import NAMESPACE, SERVICE_ACCOUNT
 from tests.pipelines.jobs import EXAMPLE as PIPELINES
-from tests.pipelines.jobs import JOB, JOBS, runner, with_job
+from tests.pipelines.jobs import JOB, runner, with_job
 from tests.support.apply_runs import mode, scene
 from tests.support.controllers import files
 from tests.support.eventually import eventually
@@ -96,12 +96,18 @@ async def test_a_real_api_server_takes_all_of_it(control_plane, namespace):
         assert name_of(made) == name_of(manifest)
 
 
-async def test_the_command_of_the_job_applies_the_commit(scene, files, runner):
+@pytest.fixture
+def space(namespace):
+    """Return a namespace beside that of other tests, which apply the controller's."""
+    return f"{namespace}-jobs"
+
+
+async def test_the_command_of_the_job_applies_the_commit(scene, files, runner, space):
     with_job(files)
     commit = files.push()
     text = (scene.fleet.folder / "pipelines" / "job.yaml").read_text()
     *_, made = yaml.safe_load_all(text)
-    made["metadata"]["namespace"] = JOBS
+    made["metadata"]["namespace"] = space
     made["spec"]["template"]["metadata"]["annotations"][REVISION] = commit
     scene.fleet.bound = False
     files.push()

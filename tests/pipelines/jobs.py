@@ -50,12 +50,13 @@ class Runner:
     live: LiveCluster
     folder: Path
     environ: Mapping[str, str]
+    space: str  # the namespace of the Jobs
     ended: list[Ended] = field(default_factory=list)
 
     async def work(self) -> None:
         seen: set[str] = set()
         while True:
-            for job in (await self.live.cluster.list(JOB, namespace=JOBS)).items:
+            for job in (await self.live.cluster.list(JOB, namespace=self.space)).items:
                 if uid_of(job) not in seen:
                     seen.add(uid_of(job))
                     begun = datetime.now(UTC)
@@ -69,7 +70,7 @@ class Runner:
 
     async def expire(self) -> None:
         """Take away the Jobs that are over, as if their time had run out."""
-        for job in (await self.live.cluster.list(JOB, namespace=JOBS)).items:
+        for job in (await self.live.cluster.list(JOB, namespace=self.space)).items:
             await removal.remove_manifest(self.live.cluster, JOB, job)
 
     async def _run(self, job: Any) -> int:
@@ -100,7 +101,7 @@ class Runner:
         return process.returncode
 
     async def _mount(self, secret: str, path: str) -> None:
-        found: Any = await self.live.cluster.get(Ref(self.live.name, SECRET, JOBS, secret))
+        found: Any = await self.live.cluster.get(Ref(self.live.name, SECRET, self.space, secret))
         target = self.folder / path.strip("/")
         target.mkdir(parents=True, exist_ok=True)
         for name, value in (found or {}).get("data", {}).items():
@@ -146,19 +147,26 @@ def with_job(files: Repository) -> None:
 
 
 @pytest.fixture
-async def runner(scene: Scene, files: Repository, tmp_path: Path) -> AsyncIterator[Runner]:
+def space() -> str:
+    return JOBS
+
+
+@pytest.fixture
+async def runner(
+    scene: Scene, files: Repository, tmp_path: Path, space: str
+) -> AsyncIterator[Runner]:
     """What runs Jobs, with the Secret that the book asks for."""
     cluster = scene.plane.cluster
-    await cluster.create(build(NAMESPACE, JOBS), NAMESPACE, manager="tests")
+    await cluster.create(build(NAMESPACE, space), NAMESPACE, manager="tests")
     access = {"stringData": {"kubeconfig": scene.kubeconfig.read_text()}}
-    secret = {**build(SECRET, "fleet-access", namespace=JOBS), **access}
+    secret = {**build(SECRET, "fleet-access", namespace=space), **access}
     await cluster.create(secret, SECRET, manager="tests")
-    made = Runner(scene.plane, tmp_path / "mounts", files.environ)
+    made = Runner(scene.plane, tmp_path / "mounts", files.environ, space)
     working = asyncio.create_task(made.work())
     yield made
     working.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await working
-    space = Ref(scene.plane.name, NAMESPACE, "", JOBS)
-    await removal.remove(cluster, space)
-    await eventually(lambda: scene.is_gone(space))
+    ref = Ref(scene.plane.name, NAMESPACE, "", space)
+    await removal.remove(cluster, ref)
+    await eventually(lambda: scene.is_gone(ref))

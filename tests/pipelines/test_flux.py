@@ -18,14 +18,14 @@ from reconciler.core.refs import Ref
 from reconciler.kube import crds
 from tests.pipelines import flux as real_flux
 from tests.pipelines.flux import FAILED, SOURCE
-from tests.pipelines.jobs import EXAMPLE, JOBS, runner, with_job
+from tests.pipelines.jobs import EXAMPLE, JOBS, runner, space, with_job
 from tests.support import programs
 from tests.support.apply_runs import mode, scene
 from tests.support.checkouts import commit_work_tree, write_files
 from tests.support.controllers import HOME, controller, deeds, files
 from tests.support.eventually import eventually
 
-__all__ = ["files", "mode", "runner", "scene"]
+__all__ = ["files", "mode", "runner", "scene", "space"]
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
