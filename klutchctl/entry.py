@@ -118,14 +118,13 @@ def _replace_closed_streams() -> None:
 
 
 class _Notes(io.FileIO):
-    """A stream that drops the text from the first error on: no run ends for want of a reader."""
+    """A stream that drops a text that cannot be written: no run ends for want of a reader."""
 
     def write(self, text: Any, /) -> int:
         try:
             return super().write(text)
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            return super().write(text)
+        except OSError:  # later ones are tried: a disk is full for a time
+            return len(text)
 
 
 def _drop_unwritten() -> None:

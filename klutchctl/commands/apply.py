@@ -194,8 +194,7 @@ async def _run(
     async with registry.of(fleet, settings.surroundings()) as clusters:
         if (plan := saved) is None:
             only, pace = chosen(fleet, settings), settings.pace()
-            look = await run.look(fleet, clusters, only=only, credentials=True, pace=pace)
-            plan = look.plan
+            plan = (await run.look(fleet, clusters, only=only, credentials=True, pace=pace)).plan
         if saved or options.dry_run:
             whole = options.dry_run or settings.verbose
             _show_plan(plan, options.outputs, settings, whole=whole)
@@ -370,7 +369,8 @@ async def _applied(
             fleet, approved, clusters, options=how, fence=fence, observer=observer
         )
     printed, allowed = show(report, options.outputs, settings), settings.allow_unreachable
-    return apply_code(report, allow_unreachable=allowed, signalled=[*received, None][0]) or printed
+    signalled = received[0] if received else None
+    return apply_code(report, allow_unreachable=allowed, signalled=signalled) or printed
 
 
 def show(report: "Report", wanted: tuple[Output, ...], settings: Settings) -> ExitCode:
