@@ -206,12 +206,13 @@ def schema(
         file, document = Path(document), None
     if check and file is None:
         raise typer.BadParameter("--check needs a FILE")
+    from klutchctl.render import health
     from reconciler.core.errors import ConfigError
 
     of_what = Document(document or Document.FLEET)
     if (of_what is Document.HEALTH) is not bool(tool) or (kind and not tool):
         raise typer.BadParameter("health, --for and --kind belong together")
-    text = schema_text(of_what) if tool is None else _health_text(tool, kind or ())
+    text = schema_text(of_what) if tool is None else health.text(tool, kind or ())
     if file is None:
         typer.echo(text, nl=False)
     elif not check:
@@ -220,12 +221,6 @@ def schema(
         hint = f"`klutchctl schema {of_what} {file}` writes it"
         raise ConfigError("is not the schema of this klutchctl", where=str(file), hint=hint)
     return ExitCode.SUCCESS
-
-
-def _health_text(tool: str, kinds: Sequence[str]) -> str:
-    from klutchctl.render import health
-
-    return health.text(tool, kinds)
 
 
 def schema_text(document: Document = Document.FLEET) -> str:

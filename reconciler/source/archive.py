@@ -35,7 +35,7 @@ class _File:
     executable: bool
 
 
-_Folder: TypeAlias = "dict[str, _Folder | _File]"
+Folder: TypeAlias = "dict[str, Folder | _File]"
 
 
 class _Refused(Exception):
@@ -43,17 +43,22 @@ class _Refused(Exception):
 
 
 def read(content: bytes, *, revision: str, folder: str, where: str) -> Snapshot:
-    """Return the fleet in a tar archive, compressed by gzip.
+    """Return the fleet in an archive. Raises as `opened` and `snapshot`."""
+    return snapshot(opened(content, where=where), revision=revision, folder=folder, where=where)
 
-    `folder` is as in `Snapshot`; `where` names the archive in errors. Raises ConfigError, and
-    InvalidRepository.
-    """
+
+def opened(content: bytes, *, where: str) -> Folder:
+    """Unpack a tar archive, compressed by gzip. `where` names it in errors. Raises ConfigError."""
     try:
-        top = _unpacked(content)
+        return _unpacked(content)
     except _Refused as error:
         raise ConfigError(str(error), where=where) from None
     except _BROKEN:
         raise ConfigError("is no tar archive, compressed by gzip", where=where) from None
+
+
+def snapshot(top: Folder, *, revision: str, folder: str, where: str) -> Snapshot:
+    """Return the fleet in a folder, as in `Snapshot`. Raises ConfigError and InvalidRepository."""
     try:
         store = _Archive(_at(top, folder.rstrip("/")))
         entry = gather.find_entry(store)
@@ -66,18 +71,18 @@ def read(content: bytes, *, revision: str, folder: str, where: str) -> Snapshot:
     return Snapshot(found.files, revision, entry, found.unread, folder)
 
 
-def tree_id(content: bytes, folder: str) -> str:
-    """Return the id that Git gives a folder of an archive, "" where there is none.
+def tree_id(top: Folder, folder: str) -> str:
+    """Return the id that Git gives a folder, "" where there is none.
 
     It is that of the commit only where all of the folder is in the archive.
     """
     try:
-        return _tree(_at(_unpacked(content), folder.rstrip("/"))).hex()
-    except (_Refused, Unreadable, *_BROKEN):
+        return _tree(_at(top, folder.rstrip("/"))).hex()
+    except Unreadable:
         return ""
 
 
-def _tree(found: "_Folder | _File") -> bytes:
+def _tree(found: "Folder | _File") -> bytes:
     """Return the id of a tree, b"" for one without files: Git has none."""
     entries: dict[bytes, bytes] = {}
     for name, one in found.items() if isinstance(found, dict) else ():
@@ -111,9 +116,9 @@ class _Bounded(io.RawIOBase):
         return part
 
 
-def _unpacked(content: bytes) -> _Folder:
+def _unpacked(content: bytes) -> Folder:
     """Return folders and files. Raises _Refused, and what is in _BROKEN."""
-    top: _Folder = {}
+    top: Folder = {}
     with tarfile.open(fileobj=_Bounded(content), mode="r|") as archive:
         for number, member in enumerate(archive):
             if number == MAX_FILES:
@@ -133,7 +138,7 @@ def _unpacked(content: bytes) -> _Folder:
     return top
 
 
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> "_Folder | _File":
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> "Folder | _File":
     if member.isdir():
         return {}
     file = archive.extractfile(member)
@@ -145,10 +150,10 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> "_Folder | _F
     return _File(kept, _object_id("blob", content), bool(member.mode & 0o100))
 
 
-def _put(top: _Folder, path: str, content: "_Folder | _File") -> None:
+def _put(top: Folder, path: str, content: "Folder | _File") -> None:
     """Put a file or folder in its place. Raises _Refused where another one is."""
     *above, name = path.split("/")
-    folder: _Folder | _File | None = top
+    folder: Folder | _File | None = top
     for one in above:
         folder = folder.setdefault(one, {}) if isinstance(folder, dict) else None
     if not isinstance(folder, dict) or (name in folder and not (folder[name] == {} == content)):
@@ -156,9 +161,9 @@ def _put(top: _Folder, path: str, content: "_Folder | _File") -> None:
     folder[name] = content
 
 
-def _at(top: _Folder, path: str) -> "_Folder | _File":
+def _at(top: Folder, path: str) -> "Folder | _File":
     """Return what is at a path, "" for the top. Raises Unreadable."""
-    found: _Folder | _File = top
+    found: Folder | _File = top
     for name in path.split("/") if path else ():
         if not isinstance(found, dict) or name not in found:
             raise Unreadable("missing-file", "does not exist")
@@ -169,7 +174,7 @@ def _at(top: _Folder, path: str) -> "_Folder | _File":
 class _Archive:
     """A `gather.Store` in folders that were unpacked."""
 
-    def __init__(self, top: "_Folder | _File") -> None:
+    def __init__(self, top: "Folder | _File") -> None:
         if not isinstance(top, dict):
             raise Unreadable("missing-file", "does not exist")
         self._top = top
@@ -197,5 +202,5 @@ class _Archive:
         raise Unreadable("missing-file", f"is no link: {path}")
 
 
-def _type(found: "_Folder | _File") -> EntryType:
+def _type(found: "Folder | _File") -> EntryType:
     return EntryType.FOLDER if isinstance(found, dict) else EntryType.FILE

@@ -9,9 +9,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reconciler.core.conditions import READY, TRUE
+from reconciler.core import conditions
+from reconciler.core.conditions import READY, TRUE, Condition
 from reconciler.core.errors import ConfigError, Unfetched
-from reconciler.core.manifest import Manifest, get, get_int, get_maps, get_text
+from reconciler.core.manifest import Manifest, get, get_int, get_text
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.source import archive, artifact
@@ -73,8 +74,7 @@ def artifact_of(live: Manifest | None, name: FluxName, *, verified: bool) -> Flu
     """
     if live is None:
         raise Unfetched("it is not there", where=str(name))
-    ready = _condition(live, READY)
-    said = get_text(ready, "message")
+    said = _condition(live, READY).message
     generation = get_int(live, "metadata", "generation")
     if _observed(live) not in (None, generation):
         raise Unfetched(f"Flux has not looked at its newest form yet: {said}", where=str(name))
@@ -85,7 +85,7 @@ def artifact_of(live: Manifest | None, name: FluxName, *, verified: bool) -> Flu
     offered = FluxArtifact(artifact.pinned(f"{url}@{digest}", where=str(name)), _id(revision))
     # What was verified is the commit that was looked at last: it is this one where all went well.
     if verified and not (_is_true(live, READY) and _is_true(live, _VERIFIED)):
-        why = get_text(_condition(live, _VERIFIED), "message") or said
+        why = _condition(live, _VERIFIED).message or said
         raise Unverified(f"{name} has to be Ready and SourceVerified. {why}", revision="")
     return offered
 
@@ -99,19 +99,17 @@ def _id(revision: str) -> str:
 def _observed(live: Manifest) -> int | None:
     """Return the generation that the status is about; an ExternalArtifact has it in Ready alone."""
     whole = get_int(live, "status", "observedGeneration")
-    return get_int(_condition(live, READY), "observedGeneration") if whole is None else whole
+    return get_int(_condition(live, READY).extra, "observedGeneration") if whole is None else whole
 
 
-def _condition(live: Manifest, kind: str) -> Manifest:
-    found = get_maps(live, "status", "conditions")
-    return next((one for one in found if get_text(one, "type") == kind), {})
+def _condition(live: Manifest, kind: str) -> Condition:
+    return conditions.said(live, kind) or Condition(kind, "")
 
 
 def _is_true(live: Manifest, kind: str) -> bool:
     found = _condition(live, kind)
-    observed = get_int(found, "observedGeneration")
-    known = observed in (None, get_int(live, "metadata", "generation"))
-    return get_text(found, "status") == TRUE and known
+    observed = get_int(found.extra, "observedGeneration")
+    return found.status == TRUE and observed in (None, get_int(live, "metadata", "generation"))
 
 
 class FluxSource:
@@ -159,8 +157,10 @@ class FluxSource:
 
     def _read(self, offered: FluxArtifact, content: bytes) -> SourceState:
         where, revision = str(self._name), offered.revision
-        self.looked = Looked(revision, archive.tree_id(content, self._folder))
-        snapshot = archive.read(content, revision=revision, folder=self._folder, where=where)
+        self.looked = Looked(revision)
+        top, folder = archive.opened(content, where=where), self._folder
+        self.looked = Looked(revision, archive.tree_id(top, folder))
+        snapshot = archive.snapshot(top, revision=revision, folder=folder, where=where)
         self._given = self.looked
         by = Signature(VerificationMode.HEAD, "flux", where) if self._verified else None
         return SourceState(offered.mark, replace(snapshot, revision=revision), by)
