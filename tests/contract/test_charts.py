@@ -245,13 +245,10 @@ def test_what_only_an_operator_knows_is_asked_for_at_once(case, tmp_path):
     assert re.findall(r"^  ([\w.]+): \S", sentence, re.MULTILINE) == asked
 
 
-PRODUCTION = ROOT / "klutchctl" / "docs" / "start" / "production.md"
-
-
 @pytest.mark.parametrize("chart", CHARTS, ids=chart_ids)
 def test_the_commands_of_its_readme_and_of_the_first_hour_are_enough(chart, tmp_path):
     readme = helm.helm(tmp_path, "show", "readme", str(chart))
-    text = readme + PRODUCTION.read_text()
+    text = readme + (ROOT / "klutchctl/docs/start/production.md").read_text()
     commands = re.findall(r"^helm upgrade --install (.*?[^\\])\n", text, re.M | re.S)
     given = [shlex.split(one.replace("\\\n", " ")) for one in commands]
     own = [one for one in given if ROOT / one[1] == chart]

@@ -98,8 +98,7 @@ async def test_a_real_api_server_takes_all_of_it(control_plane, namespace):
 
 @pytest.fixture
 def space(namespace):
-    """Return a namespace beside that of other tests, which apply the controller's."""
-    return f"{namespace}-jobs"
+    return f"{namespace}-jobs"  # other tests use the controller's
 
 
 async def test_the_command_of_the_job_applies_the_commit(scene, files, runner, space):

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,12 +23,10 @@ from tests.support.apply_runs import Runs, staged
 from tests.support.applying import CLAIMS
 from tests.support.applying import Scene as FleetScene
 from tests.support.bound_scenes import Scene
+from tests.support.house import PROGRAMS, ROOT
 from tests.support.konnector import konnector
 from tests.support.konnector_scenes import sides
 from tests.support.settled import settled
-
-ROOT: Final = Path(__file__).parents[2]
-PACKAGES: Final = ("klutchctl", "reconciler", "konnector", "bind")
 
 
 class Walk(NamedTuple):
@@ -59,7 +57,7 @@ def walked() -> Iterator[Walk]:
             return
         seen.add(name)
         path = Path(name)
-        if path.is_relative_to(ROOT) and (file := path.relative_to(ROOT)).parts[0] in PACKAGES:
+        if path.is_relative_to(ROOT) and (file := path.relative_to(ROOT)).parts[0] in PROGRAMS:
             assert frame.f_code.co_name != "<module>", file
             walk.files.append(file)
 
