@@ -122,7 +122,7 @@ class _Notes(io.FileIO):
 
     def write(self, text: Any, /) -> int:
         try:
-            return super().write(text)
+            return super().write(text) or len(text)  # None where it would block
         except OSError:  # later ones are tried: a disk is full for a time
             return len(text)
 

@@ -187,10 +187,6 @@ def test_a_defect_tells_its_place_and_where_the_details_are(capsys, monkeypatch)
     assert "Traceback" in capsys.readouterr().err
 
 
-def klutchctl(*arguments, **kwargs):
-    return started("klutchctl.entry", *arguments, **kwargs)
-
-
 def started(module, *arguments, **kwargs):
     command = [sys.executable, "-c", f"from {module} import main; main()", *arguments]
     # Nobody has this variable at home; with it, nothing is left for the end of a run to write.
@@ -202,24 +198,27 @@ def started(module, *arguments, **kwargs):
 BOTH = ["klutchctl.entry", "klutchctl.kubectl_bind"]
 
 
+def unread():
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing
+
+
 @pytest.mark.parametrize("module", BOTH)
 def test_a_reader_that_has_enough_is_no_error(module):
-    read, write = os.pipe()
-    os.close(read)
-    with started(module, "--help", stdout=write) as process:
-        os.close(write)
+    with os.fdopen(unread(), "w") as file, started(module, "--help", stdout=file) as process:
         _, errors = process.communicate()
     assert (process.returncode, errors) == (1, "")
 
 
-def with_closed(*streams):
-    """Return what closes these standard streams, by number, in a child before it starts."""
-
-    def close():
-        for stream in streams:
-            os.close(stream)
-
-    return close
+def ended(module, *arguments, closed):
+    """Return the exit code of a run that starts with these standard streams closed, by number."""
+    close = {"preexec_fn": lambda: any(map(os.close, closed))}  # closes all
+    with started(module, *arguments, stdout=subprocess.PIPE, **close) as process:
+        _, errors = process.communicate()
+    assert "Traceback" not in errors
+    assert "defect" not in errors
+    return process.returncode
 
 
 CLOSED = {
@@ -236,11 +235,7 @@ CLOSED = {
 def test_a_closed_standard_stream_is_no_error(home, streams, arguments, code):
     # Else a file of ours gets the free number, and what is printed ends up in it.
     (home / "XDG_STATE_HOME" / "klutchctl" / "sandbox").mkdir(parents=True)
-    with klutchctl(*arguments, stdout=subprocess.PIPE, preexec_fn=with_closed(*streams)) as process:
-        _, errors = process.communicate()
-    assert process.returncode == code
-    assert "Traceback" not in errors
-    assert "defect" not in errors
+    assert ended(BOTH[0], *arguments, closed=streams) == code
 
 
 @pytest.mark.parametrize("streams", [(1,), (2,), (0, 1, 2)])
@@ -249,15 +244,8 @@ def test_a_closed_standard_stream_is_no_error(home, streams, arguments, code):
     [(["--version"], 0), (["apiservice", "-f", "-", "--remote-kubeconfig", "absent"], 1)],
 )
 def test_a_closed_standard_stream_is_none_of_the_plugin(tmp_path, streams, arguments, code):
-    (tmp_path / "empty").touch()
-    where = ["--kubeconfig", str(tmp_path / "empty")]
-    with started(
-        BOTH[1], *arguments, *where, stdout=subprocess.PIPE, preexec_fn=with_closed(*streams)
-    ) as process:
-        _, errors = process.communicate()
-    assert process.returncode == code
-    assert "Traceback" not in errors
-    assert "defect" not in errors
+    (config := tmp_path / "empty").touch()
+    assert ended(BOTH[1], *arguments, "--kubeconfig", str(config), closed=streams) == code
 
 
 @pytest.mark.parametrize("module", BOTH)
@@ -271,10 +259,19 @@ def test_an_output_that_takes_nothing_is_a_sentence(module, arguments):
     assert (process.returncode, errors) == (1, "Error: No space left on device\n")
 
 
-def test_errors_that_nobody_reads_change_no_exit_code():
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "w") as unread, started(BOTH[0], "--absent", stderr=unread) as process:
+def slow():
+    _, writing = os.pipe()
+    os.set_blocking(writing, False)
+    os.write(writing, bytes(2**20))  # as much as it takes
+    return writing
+
+
+FAILING = {"unread": unread, "full": lambda: os.open("/dev/full", os.O_WRONLY), "slow": slow}
+
+
+@pytest.mark.parametrize("stream", FAILING.values(), ids=FAILING.keys())
+def test_errors_that_cannot_be_written_change_no_exit_code(stream):
+    with os.fdopen(stream(), "w") as file, started(BOTH[0], "--absent", stderr=file) as process:
         process.communicate()
     assert process.returncode == 64
 
