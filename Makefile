@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test compiled check docs bench soak nodes pipelines mutants images lock audit release sign scan
+.PHONY: demo again test compiled check docs pictures bench soak nodes pipelines mutants images lock audit release sign scan
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -36,16 +36,22 @@ check: $(STAMP)
 	$(BIN)/python -m tests.support.house
 	$(BIN)/python -m tests.support.prose
 
-# The site of the books, in a folder of dist/site for its version, from klutchctl/docs and what the code generates. A dead link fails.
+# The site of the books, in a folder of dist/site for its version, from klutchctl/docs and what the code generates. A dead link
+# fails, and so does a reason that its search does not know.
 DOCS := $(CACHE)/docs
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 docs: $(DOCS)/.installed
 	rm -rf $(DOCS)/source dist/site && mkdir -p dist
 	$(DOCS)/bin/python -m tests.support.site $(DOCS)/source
 	cd $(DOCS)/source && ../bin/zensical build --clean --strict
+	$(DOCS)/bin/python -m tests.support.site $(DOCS)/source/site/search.json
 	mkdir dist/site && mv $(DOCS)/source/site dist/site/$(VERSION)
 	echo '[{"version": "$(VERSION)", "title": "$(VERSION)", "aliases": []}]' > dist/site/versions.json
 	echo '<meta http-equiv="refresh" content="0; url=$(VERSION)/">' > dist/site/index.html
+
+# The pictures of the site that the code makes. Look at each, then commit them.
+pictures: $(STAMP)
+	$(BIN)/pytest -n 0 tests/contract/test_screenshots.py --update-golden
 
 $(DOCS)/.installed: klutchctl/docs/requirements.txt
 	$(PYTHON) -m venv $(DOCS)

@@ -1,4 +1,4 @@
-"""The backend as one asynchronous process: views, controllers, leadership, probes, front door."""
+"""The backend as one asynchronous process: informers, controllers, leadership, probes, door."""
 
 import asyncio
 import logging
@@ -169,6 +169,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         reporter=f"{keys.OWN_PREFIX}{_AGENT}",
         holder=holder or holder_here(),
         clock=clock,
+        docs=settings.docs,
     )
     informers = Informers(
         cluster,

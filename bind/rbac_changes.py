@@ -1,13 +1,12 @@
-"""Brings RBAC objects to what `blueprints.rbac` states, in the fewest steps. Pure.
+"""Brings RBAC objects to the state of `blueprints.rbac`, in the fewest steps. Pure.
 
-Compared are only rules, subjects and roleRef, as sets: labels that somebody put there stay, and
-what the original wrote in another order is no difference.
+It compares rules, subjects and roleRef as sets: labels of others stay, and the order of the
+original is no difference.
 
-The role of all konnectors also notes which resources konnectors ever had rights for. A service may
-be withdrawn, with its templates, its exports and the backend's own right to list it, while data of
-it stay in service namespaces. Before one of these goes, this note says that it may hold what nobody
-is shown any more. The role is the one object that the backend writes anyway and that belongs to no
-tenant.
+The role of all konnectors also notes the resources that konnectors ever had rights for. A service
+may be withdrawn, with its templates, its exports and the backend's right to list it, while its data
+stay in service namespaces. The note says that such a namespace may hold hidden data. The role is
+the only object of no tenant that the backend writes anyway.
 """
 
 from collections.abc import Sequence, Set

@@ -35,8 +35,6 @@ _IDLE: Final = ("testing-auto-select",)
 class Settings(Operation):
     """The settings of a backend."""
 
-    kubeconfig: str | None = None
-    context: str | None = None
     consumer_scope: Scope = "Namespaced"
     isolation: Isolation = "Prefixed"
     template_namespace: str = ""
@@ -79,8 +77,6 @@ def parse(arguments: Sequence[str]) -> Settings:
     """
     given = _parser().parse_args(list(arguments))
     return Settings(
-        kubeconfig=given.kubeconfig or None,
-        context=given.context or None,
         consumer_scope=cast("Scope", _one_of(given.consumer_scope, _SCOPES, "--consumer-scope")),
         isolation=cast(
             "Isolation",
@@ -115,54 +111,62 @@ def _parser() -> flags.Parser:
         "The backend of Klutch on a control plane: binding spaces, rights, exports.",
     )
     text = parser.add_argument
-    text("--kubeconfig", default="", help="file; else $KUBECONFIG, ~/.kube/config, or the pod's")
-    text("--context", default="", help="context of the kubeconfig")
-    text("--consumer-scope", default="Namespaced", help="Namespaced or Cluster")
-    text("--cluster-scoped-isolation", default="Prefixed", help="Prefixed, Namespaced or None")
-    text(
-        "--template-namespace",
-        default="",
-        help="use templates of this namespace only (default: of all)",
-    )
-    text("--service-namespace-names", default="Plain", help=_NEW_NAMES)
-    parser.switch("--control-plane-mode", default=False, help="serve AppClusterBindings")
-    text("--konnector-image", default="", help="image of konnectors that it deploys")
-    text("--konnector-image-prefix", action="append", default=[], metavar="PLACE", help=_PREFIX)
-    parser.switch(
-        "--allow-cross-namespace-secrets",
-        default=False,
-        help="an AppClusterBinding may name a Secret of any namespace, without a grant",
-    )
-    text(
-        "--konnector-overrides",
-        default="Restricted",
-        help="Restricted, or All: the author of an AppClusterBinding runs any container here",
-    )
-    for name, meaning in _NETWORKS.items():
-        text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=meaning)
+    parser.access("control plane")
+    parser.section("spaces and exports")
+    text("--consumer-scope", default="Namespaced", metavar="SCOPE", help=_SCOPE)
+    text("--cluster-scoped-isolation", default="Prefixed", metavar="ISOLATION", help=_ISOLATION)
+    text("--template-namespace", default="", metavar="NAMESPACE", help=_TEMPLATES)
+    text("--service-namespace-names", default="Plain", metavar="Plain|Hashed", help=_NEW_NAMES)
     text("--space-quota", type=int, default=500, metavar="NUMBER", help=_SPACE_QUOTA)
     text("--service-namespace-quota", type=int, default=500, metavar="NUMBER", help=_QUOTA)
     text("--export-grace", type=float, default=600, metavar="SECONDS", help=_GRACE)
     text("--drain-deadline", type=float, default=600, metavar="SECONDS", help=_DRAIN)
-    text("--lease-namespace", default="", help="of the leader's Lease (default: the pod's own)")
+    parser.section("control-plane mode")
+    parser.switch("--control-plane-mode", default=False, help="serve AppClusterBindings")
+    text(
+        "--konnector-image", default="", metavar="IMAGE", help="image of konnectors that it deploys"
+    )
+    text("--konnector-image-prefix", action="append", default=[], metavar="PLACE", help=_PREFIX)
+    parser.switch("--allow-cross-namespace-secrets", default=False, help=_ANY_NAMESPACE)
+    text("--konnector-overrides", default="Restricted", metavar="WHICH", help=_ALLOWED)
+    for name, meaning in _NETWORKS.items():
+        text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=meaning)
     parser.operation(probe_address="", workers=_WORKERS, qps=_QPS, burst=_BURST)
+    text("--lease-namespace", default="", metavar="NAMESPACE", help=_LEASES)
     door.add(parser)
     parser.ignore(_IDLE)
     return parser
 
 
-_NEW_NAMES: Final = (
-    "of new ones: Plain, as the original's, or Hashed, which no other app cluster can take first"
+_SCOPE: Final = (
+    "rights of konnectors: Namespaced, or Cluster, which is everywhere (default: Namespaced)"
 )
-_PREFIX: Final = "AppClusterBindings may name images below it, too: REGISTRY/PATH"
+_ISOLATION: Final = "of cluster-scoped kinds: Prefixed, Namespaced or None (default: Prefixed)"
+_TEMPLATES: Final = "offer only the templates of this namespace (default: those of all)"
+_NEW_NAMES: Final = (
+    "names of new service namespaces; another app cluster cannot take a hashed one first "
+    "(default: Plain)"
+)
+_SPACE_QUOTA: Final = (
+    "limit for a binding space: objects of each of our kinds, and Secrets; 0: none (default: 500)"
+)
+_QUOTA: Final = (
+    "limit for a service namespace: objects of each exported or claimed kind; 0: none "
+    "(default: 500)"
+)
+_GRACE: Final = "keep an export for so long after its CRD is gone (default: 600)"
+_DRAIN: Final = "report a deletion that made no progress for so long (default: 600)"
+_PREFIX: Final = "AppClusterBindings may also name images below this: REGISTRY/PATH"
+_ANY_NAMESPACE: Final = "an AppClusterBinding may name a Secret of any namespace, without a grant"
+_ALLOWED: Final = (
+    "Restricted, or All: the author of an AppClusterBinding runs any container here "
+    "(default: Restricted)"
+)
 _NETWORKS: Final = {
     "--deny-networks": "refuse kubeconfigs of AppClusterBindings that lead there",
     "--allow-networks": "exceptions from --deny-networks",
 }
-_SPACE_QUOTA: Final = "objects of each of our kinds, and Secrets, in a binding space; 0: any number"
-_QUOTA: Final = "objects of each exported or claimed kind in a service namespace; 0: any number"
-_GRACE: Final = "an export outlives its CRD by so long"
-_DRAIN: Final = "after which a deletion that does not get on is reported"
+_LEASES: Final = "namespace of the leader's Lease (default: the pod's own)"
 
 
 def _one_of(text: str, known: dict[str, str], where: str) -> str:

@@ -258,7 +258,7 @@ def _knows_nothing(plan: "Plan") -> bool:
 
 def sentence(error: BaseException) -> str:
     """Return what a person is told about `error`."""
-    from reconciler.core.errors import KlutchError
+    from reconciler.core.errors import KlutchError, origin
 
     if isinstance(error, KlutchError):
         return str(error)
@@ -267,7 +267,7 @@ def sentence(error: BaseException) -> str:
         return f"{error.strerror}{place}{'' if _is_here() else _GONE}"
     # Its text may hold anything, so only its type and origin are shown.
     return (
-        f"unexpected {type(error).__name__} at {_origin(error)}. This is a defect of klutchctl;"
+        f"unexpected {type(error).__name__} at {origin(error)}. This is a defect of klutchctl;"
         " run the command again as `klutchctl -v ...` for the details that a report needs"
     )
 
@@ -305,12 +305,3 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
             yield from leaves(inner)
     else:
         yield error
-
-
-def _origin(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return "an unknown place"
-    return f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"

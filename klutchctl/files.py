@@ -84,10 +84,7 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder: whole, or not at all, for all who look for it.
-
-    What a killed run has left of one of that name goes, too.
-    """
+    """Remove a folder at once for all readers, and the rest of one that a killed run left."""
     if folder.exists():
         folder.rename(Path(tempfile.mkdtemp(dir=folder.parent, prefix=_going(folder))) / "it")
     for left in folder.parent.glob(f"{_going(folder)}*"):

@@ -117,6 +117,7 @@ _GLOBAL: Final[Mapping[str, bool]] = {
     "--cluster": True,
     "--connect-timeout": True,
     "--deny-networks": True,
+    "--docs": True,
     "--git-owner-check": True,
     "--kubeconfig": True,
     "--no-color": False,
@@ -195,6 +196,15 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         bool,
         typer.Option("--allow-unreachable", help="Succeed even if some clusters are unreachable."),
     ] = False,
+    docs: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar="KLUTCHCTL_DOCS",
+            show_default=False,
+            help="Site of the documentation: link to the pages of reasons.",
+        ),
+    ] = "",
     show_version: Annotated[  # its callback ends the run
         bool,
         typer.Option(
@@ -235,6 +245,7 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         deny_networks=tuple(deny_networks or ()),
         allow_networks=tuple(allow_networks or ()),
         allow_unreachable=allow_unreachable,
+        docs=docs,
     )
 
 

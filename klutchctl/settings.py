@@ -43,7 +43,7 @@ class Settings:
     `git_owner_check`: a checkout that belongs to another user is refused. `clusters` and `selector`
     both narrow which app clusters are meant; empty and None are all of them (`repository.chosen`).
     `kubeconfig` None: the files of $KUBECONFIG, else ~/.kube/config. `allow_unreachable`: not to
-    have read every cluster is no failure.
+    have read every cluster is no failure. `docs` is the site with the pages of reasons.
     """
 
     environ: Mapping[str, str]
@@ -62,6 +62,7 @@ class Settings:
     deny_networks: tuple[str, ...] = ()
     allow_networks: tuple[str, ...] = ()
     allow_unreachable: bool = False
+    docs: str = ""
 
     @property
     def color(self) -> bool:

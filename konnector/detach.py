@@ -1,7 +1,7 @@
-"""`konnector detach`: lets go of an app cluster whose control plane is gone for ever (H33).
+"""`konnector detach`: frees the claims of a control plane that is gone for good (H33).
 
-Claims are held by a finalizer until their copies are gone. Where no control plane will ever tell
-that they are, somebody has to decide it. Nothing is deleted here: claims, CRDs and Secrets stay.
+A finalizer keeps a claim until its copy is gone. Without the control plane, a person decides that.
+This deletes nothing: claims, CRDs and Secrets stay.
 """
 
 import sys
@@ -47,11 +47,10 @@ def parse(arguments: Sequence[str]) -> Asked:
         "gone for ever, so that they can be deleted. Nothing is deleted. Stop the konnector first.",
     )
     parser.add_argument("binding", nargs="*", help="APIServiceBindings, by name (default: all)")
-    parser.add_argument("--kubeconfig", help="of the app cluster (default: the usual places)")
-    parser.add_argument("--context", help="in the kubeconfig (default: the current one)")
     parser.add_argument(
-        "--force", action="store_true", help="do it; without this, only tell what would be done"
+        "--force", action="store_true", help="do it; without this, only list the objects"
     )
+    parser.access("app cluster")
     given = parser.parse_args(list(arguments))
     return Asked(given.kubeconfig or None, given.context, tuple(given.binding), given.force)
 
@@ -59,7 +58,7 @@ def parse(arguments: Sequence[str]) -> Asked:
 async def run(
     asked: Asked, environ: Mapping[str, str], home: Path, *, out: TextIO = sys.stdout
 ) -> None:
-    """Do what was asked, and tell about it. Raises KlutchErrors."""
+    """Free the claims, or list them without `force`. Raises KlutchErrors."""
     paths = search_paths(asked.kubeconfig, environ=environ, home=home)
     way = load(paths, environ=environ, context=asked.context, name=APP_CLUSTER)
     async with KubeCluster(way, agent="konnector-detach") as app:

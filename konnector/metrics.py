@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
 from reconciler.controller.metrics import StateCounts
-from reconciler.core.decision import Apply, Create, Decision, Patch, Step
+from reconciler.core.decision import Apply, Create, Decision, Patch
 from reconciler.core.manifest import get_map
 
 UP: Final = "up"
@@ -77,12 +77,11 @@ def directions(decision: Decision) -> Iterator[str]:
     ]
     carrying = [one for one in decision.steps if one not in patches]
     freeing = [one for one in patches if "annotations" not in get_map(one.body, "metadata")]
-    clusters = {_cluster_of(step) for step in carrying or freeing}
+    clusters = {
+        step.cluster if isinstance(step, Create | Apply) else step.ref.cluster
+        for step in carrying or freeing
+    }
     if CONTROL_PLANE in clusters:
         yield UP
     if APP_CLUSTER in clusters:
         yield DOWN
-
-
-def _cluster_of(step: Step) -> str:
-    return step.cluster if isinstance(step, Create | Apply) else step.ref.cluster

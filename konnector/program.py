@@ -211,6 +211,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         reporter=f"{keys.OWN_PREFIX}{_AGENT}",
         holder=settings.lease_identity,
         clock=clock,
+        docs=settings.docs,
     )
     namespaces = Informer(app, NAMESPACE, metadata_only=True, indexes=NAMESPACE_INDEXES)
     crds = Informer(app, CRD, metadata_only=True)

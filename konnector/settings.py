@@ -49,15 +49,13 @@ class ControlPlaneMode:
 class Settings(Operation):
     """The settings of a konnector.
 
-    `kubeconfig` leads to the app cluster, in control-plane mode to the control plane; None: the
-    usual places, and then the pod's. APIServiceBindings of `binding_namespace` alone are served,
-    with "" those of all; that has no meaning for cluster-scoped ones, nor beside the control plane.
+    `kubeconfig` leads to the app cluster, in control-plane mode to the control plane.
+    APIServiceBindings of `binding_namespace` alone are served, with "" those of all; that has no
+    meaning for cluster-scoped ones, nor beside the control plane.
     `namespace` is the pod's own. `orphan_grace`: how long after a copy without its origin goes;
     None: never.
     """
 
-    kubeconfig: str | None = None
-    context: str | None = None  # of the kubeconfig; None: the current one
     control_plane_mode: ControlPlaneMode | None = None
     binding_namespace: str = ""
     lease_name: str = names.KONNECTOR_LEASE
@@ -84,8 +82,6 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     mode = _control_plane_mode(given) if given.control_plane_mode else None
     idle = _OF_THE_MODE if mode is None else (_BINDINGS,)
     return Settings(
-        kubeconfig=given.kubeconfig or None,
-        context=given.context or None,
         control_plane_mode=mode,
         binding_namespace=given.binding_namespace or environ.get("BINDING_NAMESPACE", ""),
         lease_name=given.lease_name or names.KONNECTOR_LEASE,
@@ -153,30 +149,33 @@ def _parser() -> flags.Parser:
         "`konnector detach --help` lists its flags.",
     )
     text = parser.add_argument
-    text("--kubeconfig", default="", metavar="FILE", help=_KUBECONFIG)
-    text("--context", default="", help="context of the kubeconfig (default: the current one)")
+    parser.access("clusters", _KUBECONFIG)
+    text(f"--{_BINDINGS}", metavar="NAMESPACE", help=_CONFINED)
+    for name, meaning in _NETWORKS.items():
+        text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=meaning)
+    text("--orphan-grace", default="", metavar="DURATION", help=_GRACE)
+    parser.section("control-plane mode")
     parser.switch("--control-plane-mode", default=False, help="run beside the control plane")
     text(f"--{_SECRET_NAME}", metavar="NAME", help=_SECRET)
-    text(f"--{_SECRET_NAMESPACE}", metavar="NAMESPACE", help="its namespace")
-    text(f"--{_SECRET_KEY}", metavar="KEY", help="its key (default: kubeconfig)")
-    text(f"--{_SPACE}", metavar="NAMESPACE", help="the binding space, in control-plane mode")
-    text(f"--{_BINDINGS}", metavar="NAMESPACE", help=_CONFINED)
+    text(f"--{_SECRET_NAMESPACE}", metavar="NAMESPACE", help="namespace of that Secret")
+    text(f"--{_SECRET_KEY}", metavar="KEY", help="key in that Secret (default: kubeconfig)")
+    text(f"--{_SPACE}", metavar="NAMESPACE", help="the binding space")
+    parser.operation(probe_address=":8080", workers=_WORKERS, qps=_QPS, burst=_BURST)
     text(
         "--lease-name",
         default=names.KONNECTOR_LEASE,
         help="the leader's Lease (default: %(default)s)",
     )
-    text("--lease-namespace", default="", help="default: $POD_NAMESPACE, or kube-system")
-    for name, meaning in _NETWORKS.items():
-        text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=meaning)
-    text("--orphan-grace", default="", metavar="DURATION", help=_GRACE)
-    parser.operation(probe_address=":8080", workers=_WORKERS, qps=_QPS, burst=_BURST)
+    text(
+        "--lease-namespace",
+        default="",
+        help="namespace of that Lease (default: $POD_NAMESPACE, or kube-system)",
+    )
     return parser
 
 
 _KUBECONFIG: Final = (
-    "of the app cluster, in control-plane mode of the control plane; "
-    "else $KUBECONFIG, ~/.kube/config, or the pod's own"
+    f"of the app cluster; in control-plane mode, of the control plane ({flags.KUBECONFIG})"
 )
 _SECRET: Final = "Secret on the control plane with the app cluster's kubeconfig"
 _CONFINED: Final = "serve its APIServiceBindings only (default: $BINDING_NAMESPACE, or all)"
@@ -184,4 +183,4 @@ _NETWORKS: Final = {
     "--deny-networks": "refuse kubeconfigs in Secrets that lead there (in a pod: loopback)",
     "--allow-networks": "exceptions from --deny-networks",
 }
-_GRACE: Final = "after which a copy is deleted whose claim is absent, such as 720h (default: never)"
+_GRACE: Final = "delete a copy after its claim was absent for so long: 720h (default: never)"

@@ -1,9 +1,8 @@
-"""The status of a ClusterBinding, and the rights of its konnector. Pure.
+"""Decides the status of a ClusterBinding, and the rights of its konnector. Pure.
 
-protocol-bind.md A.10, B.5, C.1, mended as F1, F2, F3, F21 and F41 tell. Rights follow what the
-space's exports export and claim: whether an app cluster accepted a claim stands in the app
-cluster, so a right of the konnector in its own service namespaces does not wait for it.
-Refuses to know where exports come from.
+protocol-bind.md A.10, B.5, C.1, corrected by F1, F2, F3, F21 and F41. Rights follow the exports of
+the space and their permission claims. The acceptance of a claim is in the app cluster, so a right
+in the space's own service namespaces does not wait for it. Refuses to know where exports come from.
 """
 
 from collections.abc import Sequence

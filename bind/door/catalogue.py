@@ -115,15 +115,11 @@ def _offer(template: Manifest, resource: GroupResource, crd: Manifest) -> Offer:
         singular=manifest.get_text(crd, "spec", "names", "singular") or kind.lower(),
         scope=manifest.get_text(crd, "spec", "scope"),
         title=notes.get(keys.TITLE) or kind,
-        description=notes.get(keys.DESCRIPTION) or _description(served),
+        description=notes.get(keys.DESCRIPTION) or next(filter(None, map(_described, served)), ""),
         docs_url=_secure(notes.get(keys.DOCS_URL, "")),
         claims=tuple(api.permission_claims_of(template)),
         versions=tuple(manifest.get_text(version, "name") for version in served),
     )
-
-
-def _description(served: Sequence[Manifest]) -> str:
-    return next(filter(None, map(_described, served)), "")
 
 
 def _described(version: Manifest) -> str:

@@ -1,4 +1,4 @@
-"""The keys of sealed texts, which all replicas share through a Secret."""
+"""The keys of sealed texts; a Secret shares them with all replicas."""
 
 import asyncio
 import base64

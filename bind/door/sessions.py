@@ -1,7 +1,7 @@
 """The state of a browser or a CLI, sealed: the door itself keeps nothing.
 
-A sealed text can be read by each replica that has the keys, for one purpose and for as long as that
-allows. Pure: keys, time and randomness are arguments.
+Each replica with the keys can read a sealed text, for one purpose and a limited time. Pure: keys,
+time and randomness are arguments.
 """
 
 import base64

@@ -22,31 +22,37 @@ _LISTEN: Final = "127.0.0.1:8080"
 _CALLBACK: Final = "/callback"
 _AUTHORIZATIONS: Final = ("Authenticated", "SubjectAccessReview", "Rules")
 _TEXTS: Final = {
-    "namespace-prefix": ("cluster", "begins the name of each new binding space"),
-    "external-address": ("", "of the API server, in kubeconfigs for konnectors: https://..."),
-    "external-ca-file": ("", "of that API server"),
-    "external-server-name": ("", "that its certificate is for"),
-    "oidc-issuer-url": ("", "of the identity provider; opens the front door"),
-    "oidc-issuer-client-id": ("", "of this backend at the provider"),
-    "oidc-client-secret-file": ("", "holds the secret of that client"),
-    "oidc-callback-url": ("", "where the provider sends browsers back to: https://HOST/callback"),
-    "oidc-authorize-url": ("", "where CLIs begin (default: beside the callback)"),
-    "oidc-ca-file": ("", "of the provider"),
-    "oidc-scopes": ("openid profile email", "that a sign-in asks for"),
-    "oidc-username-claim": ("sub", "what authorisation knows a user by"),
-    "oidc-groups-claim": ("groups", "the groups of a user"),
-    "oidc-prefix": ("oidc:", "before users and groups, for authorisation"),
-    "public-url": ("", "of this front door (default: the callback's origin)"),
-    "cli-client-id": ("", "the public client with which CLIs may use the device grant"),
-    "authorization": ("Authenticated", " | ".join(_AUTHORIZATIONS) + ": who may bind what"),
-    "access-file": ("", "further issuers, and the rules of --authorization=Rules"),
-    "listen-address": (_LISTEN, "of the front door"),
+    "namespace-prefix": ("cluster", "prefix of the names of new binding spaces"),
+    "external-address": (
+        "",
+        "address of the API server in kubeconfigs for konnectors: https://...",
+    ),
+    "external-ca-file": ("", "certificate authority of that API server"),
+    "external-server-name": ("", "name in its certificate"),
+    "oidc-issuer-url": ("", "the identity provider"),
+    "oidc-issuer-client-id": ("", "client of klutch-bind at that provider"),
+    "oidc-client-secret-file": ("", "file with the secret of that client"),
+    "oidc-callback-url": ("", "redirect URL of that client: https://HOST/callback"),
+    "oidc-authorize-url": ("", "first URL of a sign-in of a CLI (default: beside the callback)"),
+    "oidc-ca-file": ("", "certificate authority of the provider"),
+    "oidc-scopes": ("openid profile email", "scopes of a sign-in"),
+    "oidc-username-claim": ("sub", "claim with the name of a user"),
+    "oidc-groups-claim": ("groups", "claim with the groups of a user"),
+    "oidc-prefix": ("oidc:", "prefix of the names of users and groups"),
+    "public-url": ("", "URL of this front door (default: the callback's origin)"),
+    "cli-client-id": ("", "public client of CLIs, for the device grant"),
+    "authorization": ("Authenticated", " | ".join(_AUTHORIZATIONS) + ": the right to bind"),
+    "access-file": ("", "file with further issuers, and the rules of --authorization=Rules"),
+    "listen-address": (_LISTEN, "address of the front door"),
     "tls-cert-file": ("", "certificate of the front door; read again when it changes"),
-    "tls-key-file": ("", "and its key"),
+    "tls-key-file": ("", "key of that certificate"),
 }
 _LISTS: Final = {
-    "allowed-redirect": ("URL", "where an answer may go beside the loopback of a CLI"),
-    "trusted-proxies": ("CIDR[,CIDR]", "whose X-Forwarded-For is believed"),
+    "allowed-redirect": (
+        "URL",
+        "further URL for answers, besides the loopback of a CLI; repeatable",
+    ),
+    "trusted-proxies": ("CIDR[,CIDR]", "proxies with a believed X-Forwarded-For"),
 }
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _VISIBLE: Final = re.compile(r"[!-\[\]-~]+")  # and no backslash, which browsers read as a slash
@@ -106,24 +112,20 @@ class DoorSettings:
 
 def add(parser: flags.Parser) -> None:
     """Add the flags of the front door to those of the backend."""
-    group = parser.add_argument_group("front door", "A flag of an identity provider opens it.")
+    parser.section("front door", "--oidc-issuer-url opens it.")
     for name, (default, meaning) in _TEXTS.items():
         shown = f"{meaning} (default: {default})" if default else meaning
-        group.add_argument(f"--{name}", default=default, metavar=_metavar(name), help=shown)
+        parser.add_argument(f"--{name}", default=default, metavar=_metavar(name), help=shown)
     for name, (metavar, meaning) in _LISTS.items():
-        group.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=meaning)
-    group.add_argument(
-        "--pretty-name", default=None, metavar="TEXT", help=f"yours (default: {PRETTY_NAME})"
+        parser.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=meaning)
+    name = f"name of the provider, for its users (default: {PRETTY_NAME})"
+    parser.add_argument("--pretty-name", default=None, metavar="TEXT", help=name)
+    spaces = "app clusters that one identity may bind (default: 50)"
+    parser.add_argument(
+        "--max-spaces-per-subject", type=int, default=50, metavar="NUMBER", help=spaces
     )
-    group.add_argument(
-        "--max-spaces-per-subject",
-        type=int,
-        default=50,
-        metavar="NUMBER",
-        help="app clusters that one identity may bind (default: 50)",
-    )
-    parser.switch("--ui", default=True, help="pages of the front door for people")
-    relayed = "take ID tokens for --cli-client-id alone, which a hostile door can give to this one"
+    parser.switch("--ui", default=True, help="pages for people")
+    relayed = "also accept ID tokens for --cli-client-id alone; a malicious door can relay them"
     parser.switch("--accept-cli-audience", default=False, help=relayed)
     for name in _HIDDEN:
         parser.add_argument(f"--{name}", default="", help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""Requests for exports, and exports that follow their CRD and template, by their places."""
+"""Reconciles requests for exports, and exports that follow their CRD and template."""
 
 from datetime import datetime, timedelta
 
@@ -12,7 +12,6 @@ from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.core.decision import Decision
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import ObjectKey
-from reconciler.kube.store import Store
 
 
 class Exports(ObjectReconciler[ObjectKey, decide.Seen]):
@@ -105,7 +104,7 @@ class ExportRequests(ObjectReconciler[ObjectKey, RequestView]):
             crds=_present(crds),
             exports=_present(exports),
             templates=_present(templates),
-            offered=_offered(informers.templates),
+            offered=sorted(map(index_key, by_resource(informers.templates.all()))),
             listed=informers.listed(space),
             bound=None if self._open_door else informers.bound_at_door(space),
         )
@@ -113,7 +112,3 @@ class ExportRequests(ObjectReconciler[ObjectKey, RequestView]):
 
 def _present(found: dict[str, Manifest | None]) -> dict[str, Manifest]:
     return {name: one for name, one in found.items() if one is not None}
-
-
-def _offered(templates: Store) -> list[str]:
-    return sorted(map(index_key, by_resource(templates.all())))

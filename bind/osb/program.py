@@ -90,6 +90,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         reporter=f"{keys.OWN_PREFIX}{_AGENT}",
         holder=holder,
         clock=clock,
+        docs=settings.docs,
     )
     informers = Informers(cluster, namespace, runtime.metrics)
     composed = compositions.Informers(cluster) if settings.dataservices else None

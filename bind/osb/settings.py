@@ -12,14 +12,14 @@ from reconciler.controller.flags import Operation
 _WORKERS: Final = 8
 _QPS: Final = 100.0
 _BURST: Final = 300
+_NAMESPACE: Final = "namespace of ServiceBrokers and records (default: the pod's own)"
+_LEASES: Final = "namespace of the leader's Lease (default: that of --namespace)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(Operation):
     """The settings of klutch-osb. `namespace` is that of its ServiceBrokers; "": the pod's own."""
 
-    kubeconfig: str | None = None
-    context: str | None = None
     namespace: str = ""
     lease_namespace: str = ""
     dataservices: bool = False
@@ -51,8 +51,6 @@ def parse(arguments: Sequence[str]) -> Settings:
     """
     given = _parser().parse_args(list(arguments))
     return Settings(
-        kubeconfig=given.kubeconfig or None,
-        context=given.context or None,
         namespace=given.namespace,
         lease_namespace=given.lease_namespace,
         dataservices=given.dataservices,
@@ -68,11 +66,10 @@ def _parser() -> flags.Parser:
         "klutch-osb", "Serves what Open Service Brokers offer, as kinds of a control plane."
     )
     text, switch = parser.add_argument, parser.switch
-    text("--kubeconfig", default="", help="file; else $KUBECONFIG, ~/.kube/config, or the pod's")
-    text("--context", default="", help="context of the kubeconfig")
-    text("--namespace", default="", help="of ServiceBrokers and records (default: the pod's own)")
-    text("--lease-namespace", default="", help="of the leader's Lease (default: as --namespace)")
+    parser.access("control plane")
+    text("--namespace", default="", metavar="NAME", help=_NAMESPACE)
     switch("--dataservices", default=False, help="serve dataservices.anynines.com as well")
+    parser.section("brokers")
     switch("--allow-plain-http", default=False, help="also call brokers by http://")
     switch("--allow-loopback", default=False, help="also call brokers on this machine")
     switch(
@@ -81,4 +78,5 @@ def _parser() -> flags.Parser:
         help="a Secret may turn off the check of certificates",
     )
     parser.operation(probe_address="", workers=_WORKERS, qps=_QPS, burst=_BURST)
+    text("--lease-namespace", default="", metavar="NAME", help=_LEASES)
     return parser

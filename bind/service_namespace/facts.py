@@ -1,6 +1,6 @@
-"""The facts for decisions about an app namespace: a look, and the owner of each Namespace.
+"""Facts for decisions about an app namespace: a look, and the owner of each Namespace.
 
-Identity is the uid of a space (rule S1): names and marks alone tell nothing of a former life.
+The uid of a space is its identity (rule S1): names and marks prove nothing about an earlier life.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""Decides what is next for the Secret, the binding and its CRD, and which claims are accepted.
+"""Decides the next step for the Secret, the binding and its CRD, and which claims are accepted.
 
-Protocol-bind.md D.2 and D.4, F22, F28: either CLI goes on with what the other made. Permission
-claims are accepted by flags, and by a person where those ask; a page of the provider proposes, and
-narrows (trust.md law 8). Answers come from one reader, however many bindings ask at once.
+Protocol-bind.md D.2 and D.4, F22, F28: each CLI continues the work of the other. Flags accept
+permission claims, and a person answers the rest. A page of the provider proposes and narrows
+(trust.md law 8). All bindings share one reader of answers.
 """
 
 import base64
@@ -34,9 +34,9 @@ class KeepSecret:
 
 @dataclass(frozen=True, slots=True)
 class RefreshSecret:
-    """The Secret leads to the same space, by another credential. `patch` changes that alone.
+    """The Secret leads to the same space by another credential; `patch` changes that alone.
 
-    Anybody may name the place of another: the credential is tried there before it is written.
+    Anybody may name the address of another: the credential is tried before it is written.
     """
 
     name: str
@@ -187,7 +187,7 @@ def error_of(binding: Manifest | None) -> str:
 
 
 def why_not_ready(binding: Manifest | None) -> str:
-    """Return what a binding, or its absence, says of why it is not Ready."""
+    """Return the reason why a binding, or its absence, is not Ready."""
     if binding is None:
         return "it is gone"
     ready = conditions.said(binding, conditions.READY)

@@ -1,4 +1,4 @@
-"""A bind as files of a fleet: a Binding, and a Template with what was accepted as its ceiling."""
+"""Writes a bind as files of a fleet: a Binding, and a Template limited to what was accepted."""
 
 import os
 from collections.abc import Sequence

@@ -34,7 +34,7 @@ _HEAD: Final = ("NAME", "PROVIDER", "READY", "MESSAGE", "AGE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A bind as somebody asks for it on the command line."""
+    """A bind that a command line asks for."""
 
     asked: Asked
     connection: Connection
@@ -46,10 +46,7 @@ class Job:
 
     @contextlib.asynccontextmanager
     async def bind(self) -> AsyncIterator[Bind]:
-        """Give the block the bind, with its connections. Raises what it raises.
-
-        An API server that says no ends it as Denied.
-        """
+        """Give the block a bind with its connections. A refusal of an API server raises Denied."""
         accept, is_read = frozenset(self.accept), sys.stdin.isatty()
         answers = Answers(self.claims, accept, show, read_line, interactive=is_read)
         try:

@@ -1,4 +1,4 @@
-"""A provider over HTTP: what it says of itself, and the API of its front door.
+"""A provider over HTTP: its documents, and the API of its front door.
 
 Wire facts of the original's BindingProvider in protocol-bind.md A.12 and D.3, and front-door.md 3.
 """
@@ -160,10 +160,9 @@ def front_door_of(body: bytes) -> FrontDoor:
 
 
 def require_own(door: FrontDoor, url: str) -> None:
-    """Refuse a front door that asks for what is another's.
+    """Refuse a front door that names the URLs or the audience of another server.
 
-    Tokens are made for its audience, and sent to its URLs: one that names the audience of another
-    would be given tokens that are good there. Raises ConfigError.
+    It would receive tokens that are valid there. Raises ConfigError.
     """
     own = _origin(url)
     for named in (door.audience, door.redeem_url, door.bind_url, door.catalogue_url):

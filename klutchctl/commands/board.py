@@ -1,4 +1,4 @@
-"""`klutchctl board`: how a fleet is, in a browser. Writes to no cluster."""
+"""`klutchctl board`: serves the state of a fleet as pages. Writes to no cluster."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -86,7 +86,7 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
         return uvloop.run(
             _live((path or Path()).resolve(), settings, address, tuple(host or ()), every)
         )
-    return uvloop.run(_still(_read(given, plan), address, tuple(host or ())))
+    return uvloop.run(_still(_read(given, plan), settings, address, tuple(host or ())))
 
 
 def _read(given: Path, plan: Path | None) -> "FleetState":
@@ -113,12 +113,14 @@ def _waiting(plan: "Plan") -> "Waiting":
     return Waiting(lines, plan.held, plan.unseen, plan.id)
 
 
-async def _still(state: "FleetState", address: tuple[str, int], hosts: tuple[str, ...]) -> int:
-    """Serve what never changes."""
+async def _still(
+    state: "FleetState", settings: Settings, address: tuple[str, int], hosts: tuple[str, ...]
+) -> int:
+    """Serve a state that never changes."""
     from reconciler.watch.states import States
 
     with _interrupted() as (stop, received):
-        async with _served(States(state), address, hosts):
+        async with _served(States(state), settings, address, hosts):
             await stop.wait()
     return received[0]
 
@@ -126,7 +128,7 @@ async def _still(state: "FleetState", address: tuple[str, int], hosts: tuple[str
 async def _live(
     path: Path, settings: Settings, address: tuple[str, int], hosts: tuple[str, ...], every: float
 ) -> int:
-    """Serve what look after look finds."""
+    """Serve the state of each look."""
     from klutchctl import repository
     from klutchctl.web.board.server import Explaining
     from reconciler.controller.tasks import unless
@@ -139,7 +141,7 @@ async def _live(
     states = States(FleetState(name=fleet.name, source=source, fleet=fleet))
 
     with _interrupted() as (stop, received):
-        async with _served(states, address, hosts, Explaining(lambda: tree)):
+        async with _served(states, settings, address, hosts, Explaining(lambda: tree)):
             await unless(stop, _looks(states, fleet, settings, every))
     return received[0]
 
@@ -168,13 +170,17 @@ async def _looks(states: "States", fleet: "Fleet", settings: Settings, every: fl
 @asynccontextmanager
 async def _served(
     states: "States",
+    settings: Settings,
     address: tuple[str, int],
     hosts: tuple[str, ...],
     explain: "Explain" = lambda _: None,
 ) -> AsyncIterator[None]:
     from klutchctl.web.board.server import serving
 
-    async with serving(address, states, hosts=hosts, explain=explain) as (host, port):
+    async with serving(address, states, hosts=hosts, explain=explain, docs=settings.docs) as (
+        host,
+        port,
+    ):
         typer.echo(f"The board is at http://{f'[{host}]' if ':' in host else host}:{port}/")
         yield
 

@@ -10,10 +10,13 @@ from typing import Annotated, Final
 import typer
 
 from klutchctl.entry import ExitCode
+from klutchctl.settings import of
+from reconciler.core.decision import page_of
 from reconciler.core.errors import ConfigError
 
 _BOOK: Final = ("docs", "oncall", "reasons.md")
 _MARKS: Final = re.compile(r"`|\[([^]]*)\]\([^)]*\)")  # of Markdown
+FIELDS: Final = ("Means", "Where", "See", "Do", "Undo", "Who")
 _FIELD: Final = re.compile(r"- (\w+): (.*)")
 
 
@@ -37,6 +40,7 @@ def reasons(book: str) -> Iterator[Reason]:
 
 
 def explain(
+    context: typer.Context,
     reason: Annotated[str, typer.Argument(metavar="REASON", help="Such as MassDeletion.")],
 ) -> int:
     """Explain a reason of a condition, Event, plan or alert.
@@ -52,7 +56,10 @@ def explain(
         raise ConfigError(f"there is no reason {reason!r}", hint=hint)
     for one in found:
         typer.echo(f"{one.name} ({one.section})")
-        for field, text in one.fields.items():
-            plain = _MARKS.sub(lambda mark: mark[1] or "", text)
-            typer.echo(f"  {field + ':':7} {plain}")
+        for field in FIELDS:
+            if text := one.fields.get(field):
+                plain = _MARKS.sub(lambda mark: mark[1] or "", text)
+                typer.echo(f"  {field + ':':7} {plain}")
+        if page := page_of(one.name, of(context).docs):
+            typer.echo(f"  Page:   {page}")
     return ExitCode.SUCCESS

@@ -185,7 +185,9 @@ def _printer(
         write_outputs(
             wanted,
             {
-                "text": lambda path: status.text(board, color=settings.colored(path)),
+                "text": lambda path: status.text(
+                    board, color=settings.colored(path), docs=settings.docs
+                ),
                 "json": lambda _: status_document.dump(board, state=state),
                 "jsonl": lambda _: status.events(board),
                 "html": lambda _: _html(board),

@@ -1,4 +1,4 @@
-"""`klutchctl apply --watch`: the clusters are kept as a folder, or a Git ref, says."""
+"""`klutchctl apply --watch`: keeps clusters as a folder, or a Git ref, describes them."""
 
 import asyncio
 import random

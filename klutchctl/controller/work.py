@@ -261,7 +261,8 @@ async def _serve(stack: AsyncExitStack, parts: Parts, source: Server) -> None:
         from klutchctl.web.board.server import Explaining, serving
 
         explain = Explaining(lambda: parts.publishing.snapshot)
-        served = serving(board.address, parts.states, hosts=board.hosts, explain=explain)
+        docs = parts.settings.docs
+        served = serving(board.address, parts.states, hosts=board.hosts, explain=explain, docs=docs)
         host, port = await stack.enter_async_context(served)
         log.info("the board is served", extra={"host": host, "port": port})
     if hooks is not None:
@@ -289,7 +290,7 @@ async def _shown(
         recorder = EventRecorder(
             cluster,
             fence,
-            source=Source(_REPORTER, holder_here()),
+            source=Source(_REPORTER, holder_here(), parts.settings.docs),
             manager=keys.MANAGER_CONTROLLER,
             clock=clock,
             metrics=parts.metrics,

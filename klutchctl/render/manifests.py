@@ -37,7 +37,7 @@ def as_text(fleet: Fleet, objects: Sequence[Wanted]) -> str:
         body = written.get(id(wanted.manifest))
         if body is None:
             body = written[id(wanted.manifest)] = yaml_lines(wanted.manifest)
-        lines += ["---", f"# {_place(fleet, wanted)}", *body]
+        lines += ["---", f"# {'; '.join(map(visible, _facts(fleet, wanted)))}", *body]
     return "\n".join([*lines, ""])
 
 
@@ -63,10 +63,6 @@ def _item(fleet: Fleet, wanted: Wanted) -> dict[str, JSON]:
         "origin": {"path": origin.path, "line": origin.line, "column": origin.column},
         "manifest": wanted.manifest,
     }
-
-
-def _place(fleet: Fleet, wanted: Wanted) -> str:
-    return "; ".join(map(visible, _facts(fleet, wanted)))
 
 
 def _facts(fleet: Fleet, wanted: Wanted) -> Iterator[str]:

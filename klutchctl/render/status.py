@@ -9,9 +9,10 @@ from klutchctl.render import plan_rows, terminal
 from klutchctl.render.plan_formats import named_lines
 from klutchctl.render.status_document import summary, unit_json
 from klutchctl.render.terminal import Style, plural, visible
+from reconciler.core.decision import page_of
 from reconciler.core.times import format_time
 from reconciler.health.board import Board, BoundUnit, ClusterHealth, PlaneHealth
-from reconciler.health.verdict import State, UnitHealth
+from reconciler.health.verdict import State
 
 _SYMBOLS: Final[Mapping[State, str]] = {
     State.READY: " ",
@@ -36,7 +37,8 @@ _WHY_LEAVING: Final = "no document names it any more; see `klutchctl plan`"
 _Row: TypeAlias = tuple[tuple[str, ...], State | None]
 
 
-def text(board: Board, *, color: bool = False) -> str:
+def text(board: Board, *, color: bool = False, docs: str = "") -> str:
+    """Return the board for people; with the site `docs`, the pages of its reasons follow."""
     at = f" @ {visible(board.revision)}" if board.revision else ""
     blocks = [terminal.block(f"Fleet {visible(board.fleet)}{at}", color=color)]
     rows = list(_rows(board))
@@ -52,6 +54,11 @@ def text(board: Board, *, color: bool = False) -> str:
         way = "ahead of" if board.ahead > 0 else "behind"
         off = f"Your clock is {abs(board.ahead):.0f} s {way} all clusters"
         blocks.append([f"{off}: set it first, since ages and heartbeats are compared with it."])
+    reasons = {unit.health.reason for cluster in board.clusters for unit in cluster.units}
+    reasons |= {plane.reason for plane in board.planes}
+    pages = [f"  {page}" for one in sorted(reasons) if (page := page_of(one, docs))]
+    if pages:
+        blocks.append(terminal.block("Pages of these reasons", pages, color=color))
     blocks.append(terminal.block(f"Status: {_summary(board)}.", color=color))
     return terminal.paragraphs(blocks)
 
@@ -76,7 +83,7 @@ def _rows(board: Board) -> Iterator[_Row]:
 
 
 def _beyond(message: str, reason: str) -> str:
-    """Return what a message says beyond why its cluster was not read, which the table is over."""
+    """Return the part of a message that the table of unread clusters lacks."""
     return message.removeprefix(reason).removeprefix("; ") if reason else message
 
 
@@ -90,7 +97,7 @@ def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime, whole: str
     leaving = _WHY_LEAVING if unit.leaving and health.state is not State.RELEASED else ""
     binding = _LEAVING if unit.leaving else unit.binding
     why = "; ".join(part for part in (before, reason, leaving) if part)
-    age_ = _age(health, now)
+    age_ = age(health.since, now) if health.exact else f"<{age(health.since, now)}"
     return _row(cluster, binding, health.unit.name, health.state, age_, why, health.note)
 
 
@@ -108,11 +115,6 @@ def _row(  # noqa: PLR0913, PLR0917 - a cell each
     shown += f" ({note})" if note else ""
     cells = (cluster.name, binding or "-", resource or "-", shown, since or "-", why)
     return tuple(map(visible, cells)), state
-
-
-def _age(health: UnitHealth, now: datetime) -> str:
-    """Return how long it has been so; `<3h` is: no longer than that."""
-    return age(health.since, now) if health.exact else f"<{age(health.since, now)}"
 
 
 def age(since: datetime | None, now: datetime) -> str:

@@ -13,10 +13,10 @@ from klutchctl.render.status_document import health_json
 from klutchctl.render.terminal import visible
 from reconciler.core.errors import Origin
 from reconciler.core.manifest import JSON
-from reconciler.fleet.values import Claim, UnitKey
+from reconciler.fleet.values import Claim
 from reconciler.health.verdict import UnitHealth
 from reconciler.planning.permission_claims import ANY, places
-from reconciler.planning.planfile import document
+from reconciler.planning.planfile import document, unit_json
 from reconciler.reports.why import Explanation, Provenance
 
 FORMAT: Final = "klutchctl.dev/why"
@@ -134,10 +134,10 @@ def as_json(explanation: Explanation, health: Sequence[UnitHealth]) -> str:
         "cluster": explanation.target.cluster,
         "name": explanation.target.name,
         "source": None if explanation.source is None else _source_json(explanation.source),
-        "units": [_unit_json(one) for one in explanation.units],
-        "unmanaged": [_unit_json(one) for one in explanation.unmanaged],
+        "units": [unit_json(one) for one in explanation.units],
+        "unmanaged": [unit_json(one) for one in explanation.unmanaged],
         **{key: plan[key] for key in _OF_PLAN},
-        "health": [{**_unit_json(one.unit), **health_json(one)} for one in health],
+        "health": [{**unit_json(one.unit), **health_json(one)} for one in health],
     }
     return json.dumps(content, indent=2) + "\n"
 
@@ -182,10 +182,6 @@ def _claim_json(claim: Claim) -> dict[str, JSON]:
         "state": "Accepted" if claim.accepted else "Rejected",
         "origin": _origin_json(claim.origin),
     }
-
-
-def _unit_json(unit: UnitKey) -> dict[str, JSON]:
-    return {"cluster": unit.cluster, "group": unit.group, "resource": unit.resource}
 
 
 def _origin_json(origin: Origin) -> dict[str, JSON]:

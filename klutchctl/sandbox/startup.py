@@ -1,4 +1,4 @@
-"""Start servers, ask whether they work, and wait until they do; say why where they do not."""
+"""Starts servers and waits until they are ready; reports why one is not."""
 
 import http.client
 import re

@@ -1,9 +1,9 @@
-"""The status of an APIServiceBinding, and the CRD that it brings into the app cluster.
+"""Decides the status of an APIServiceBinding, and its CRD in the app cluster.
 
-All of its conditions are judged at once, and so written at once (protocol-konnector.md C.2, H16,
-H31). What cannot be judged now is Unknown where it was ever told, and not told before; so that
-Ready is not True before anything of the provider was seen, Connected begins as False, Pending.
-Refuses to know how the provider is reached, and what becomes of single objects.
+All conditions are written at once (protocol-konnector.md C.2, H16, H31). A condition that cannot be
+decided now is Unknown if it was ever set, and absent otherwise. Connected begins as False, Pending,
+so that Ready is not True before the provider was read. Refuses to know how the provider is reached,
+and what becomes of single objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

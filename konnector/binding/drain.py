@@ -1,24 +1,24 @@
-"""Let a binding go without losing or blocking anything: finalizer `klutchctl.dev/drain`.
+"""Releases or deletes a binding without loss: finalizer `klutchctl.dev/drain`.
 
-mapping.md 9, protocol-konnector.md C.7, H15, H33. Only a binding with annotation `deletion-policy`
-is held; others go at once, and are released afterwards. Once it is being deleted:
+mapping.md 9, protocol-konnector.md C.7, H15, H33. The finalizer holds bindings with annotation
+`deletion-policy` only; others go at once, and are released afterwards.
 
-Release, and all that is not known: the sync stops; their APIServiceNamespaces are marked, since
-their end would be that of the copies, which nobody may read here once the kind is no longer bound;
-the copies lose `bound` and are marked `released`, so that no konnector deletes them; then the
-instances say that their sync has stopped, and lose their finalizer, so that they can be deleted
-without one. They keep `bound`: an instance that was bound and has no copy is one that lost its
-service, and the guard against new, empty services (guard.recreations) knows it from a new one.
-Delete, with nothing left on either side: the CRD in the app cluster goes, then what the provider
-had sent down. No instance is deleted here: klutchctl, or a person, does that beforehand. Where some
-are left, a backend that is about to delete the space (annotation `draining`) waits, and the sync
-goes on, because nobody else could carry their deletion; otherwise, as where klutchctl replaces a
+Release, also of an unknown policy: the sync stops. APIServiceNamespaces are marked, because their
+end would end copies of a kind that nobody may list any more. Copies lose `bound` and get
+`released`, so that no konnector deletes them. Then instances report that their sync stopped, and
+lose their finalizer. They keep `bound`: a bound instance without a copy lost its service, and the
+guard against new, empty services (guard.recreations) needs to know that.
+
+Delete, with nothing left on either side: the CRD in the app cluster goes, then the objects that the
+provider sent down. This deletes no instance: klutchctl, or a person, does that before. If instances
+are left, a backend that will delete the space (annotation `draining`) waits, and the sync
+continues, because nobody else can carry their deletion. Otherwise, as where klutchctl replaces a
 binding, it is a release.
 
-Each look is at lists that were made anew, and does a part; so a konnector that dies goes on where
-it was. The last part waits until the control plane says that nothing is synced, which is
-klutchctl's proof. What klutchctl does after a release is the same, and finds nothing to do.
-Refuses to know how objects are found.
+Each look reads new lists and does a part, so a konnector that died continues where it was. The last
+part waits until the control plane says that nothing is synced, which is klutchctl's proof.
+klutchctl does the same after a release, and finds nothing to do. Refuses to know how objects are
+found.
 """
 
 from collections.abc import Sequence
@@ -118,10 +118,7 @@ def syncs(seen: Seen) -> bool:
 
 
 def decide(seen: Seen, *, now: datetime) -> Decision:
-    """Return the next part of letting a binding go, and the condition; or how it is held.
-
-    A binding that is not held gets nothing: its status is for others to tell.
-    """
+    """Return the next part of the drain, and the condition; nothing where there is no hold."""
     binding = seen.binding
     drains = keys.DRAIN in manifest.finalizers_of(binding)
     if not manifest.is_deleting(binding) or not drains:
@@ -141,8 +138,8 @@ def decide(seen: Seen, *, now: datetime) -> Decision:
 def detached(kind: Kind, instance: Manifest) -> Patch | None:
     """Return the patch after which an instance in the app cluster needs no konnector any more.
 
-    For a control plane that is gone for ever (H33). Unlike in a release the instance forgets that
-    it was bound: bound again elsewhere, it is to get a new service, and nothing was lost there.
+    For a control plane that is gone for good (H33). Unlike in a release, the instance loses
+    `bound`: bound again elsewhere it gets a new service, and nothing was lost there.
     """
     change: dict[str, JSON] = {}
     held = manifest.finalizers_of(instance)
@@ -156,10 +153,7 @@ def detached(kind: Kind, instance: Manifest) -> Patch | None:
 
 
 def freed(held: Sequence[Held], crd: Manifest | None, now: datetime) -> Decision:
-    """Free instances, of which each says first that its sync has stopped.
-
-    A schema may allow no such status: that holds nothing up.
-    """
+    """Free instances; each first reports that its sync stopped, if its schema has such a status."""
     reports = stopped(held, crd, claim_status.RELEASED, now)
     frees = (unheld(APP_CLUSTER, kind, one, keys.SYNCER) for kind, one in held)
     part = writes_each(frees, DRAIN_FAILED)
@@ -187,9 +181,9 @@ def reported(decision: Decision, instances: Sequence[Held]) -> list[tuple[Ref, M
 
 
 def let_go_plainly(binding: Manifest) -> dict[str, JSON]:
-    """Return a binding that somebody deleted, and nothing held, as if it were being released (U3).
+    """Return a binding that was deleted without a hold, as if it were being released (U3).
 
-    Nobody asked for its data to go; and nobody else would free its instances.
+    Nobody asked for the end of its data; and nobody else would free its instances.
     """
     metadata: dict[str, JSON] = {
         **manifest.get_map(binding, "metadata"),

@@ -1,9 +1,9 @@
 """The place of a claim's copy, and the parts of an object that go to the other side.
 
-Isolation `Prefixed` of protocol-konnector.md D: a namespaced claim's copy has its name in the
-service namespace of its own; a cluster-scoped one has the space's name before its own. What goes
-along, D.2, E.2 and H12: content, and of labels and annotations an allow list and what the two sides
-name beside it; for what comes down, the app cluster alone. Refuses to know which objects exist.
+Isolation `Prefixed` of protocol-konnector.md D: the copy of a namespaced claim keeps its name in
+the service namespace; a cluster-scoped copy has the name of the space as prefix. By D.2, E.2 and
+H12, content travels, and labels and annotations of an allow list and those that both sides name.
+For what comes down, only the app cluster names them. Refuses to know which objects exist.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -243,9 +243,9 @@ def moved(
 
 
 def trimmed_claim(live: Manifest) -> Manifest:
-    """Return an instance of the app cluster without who wrote it; but that nobody there did, stays.
+    """Return an instance of the app cluster without managedFields, unless only konnectors wrote it.
 
-    Such a one was brought from the control plane (D.4), and no developer has touched it since.
+    Such an instance was brought from the control plane (D.4); no developer has touched it since.
     """
     entries = field_set.entries_of(live)
     whole = (entry for entry in entries if not entry.get("subresource"))

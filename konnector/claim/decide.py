@@ -1,11 +1,11 @@
-"""Decide about a claim and its copy after a look: the next writes, as few as there can be.
+"""Decides about a claim and its copy after a look: the next writes, as few as possible.
 
-protocol-konnector.md D, F.3 and H.2: the claim decides about the spec and the copy about the
-status. The claim is held by a finalizer before its copy exists and until it is gone, and marked
-with the copy's first status, or soon: a claim that is marked and has no copy lost it. A copy names
-its claim by uid. It goes when that claim is being deleted while we hold it, and never because the
-claim is absent: that makes it an orphan. Another claim of its name gets it, but cannot end it.
-Refuses to know how objects are read and written; what must be read first is said as a `Read`.
+protocol-konnector.md D, F.3 and H.2: the claim decides about the spec, and the copy about the
+status. A finalizer holds the claim before its copy exists and until it is gone. The claim is marked
+with the copy's first status, or soon: a marked claim without a copy lost it. A copy names its claim
+by uid. It is deleted when that claim is in deletion and has our finalizer. An absent claim makes
+the copy an orphan. Another claim of that name gets the copy, but cannot end it. Refuses to know how
+objects are read and written; a `Read` names what is missing.
 """
 
 from collections.abc import Sequence

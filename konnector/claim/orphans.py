@@ -1,13 +1,11 @@
-"""Copies whose origin is absent: that deletes nothing, and a person's word does. Pure.
+"""Decides about copies without an origin: each stays until a person confirms. Pure.
 
-An object that is not there may have been deleted, or lost with a restored or cloned cluster. Only
-an origin that is being deleted, and that our finalizer still holds, is a deletion. So a copy that
-lacks its origin is marked as an orphan and kept, until the origin is back, or until a person
-confirms the orphans of a resource.
+An absent object was deleted, or lost with a restored or cloned cluster. Only an origin in deletion
+that our finalizer still holds proves a deletion. So a copy without its origin is marked as an
+orphan, until the origin is back, or a person confirms the orphans of a resource.
 
-A confirmation means what was an orphan when it came. Times of two clocks cannot tell that, so what
-becomes an orphan while a confirmation stands remembers which one; it takes another one, or the same
-one again, to mean it.
+A confirmation covers the orphans of its moment. Times of two clocks cannot tell that, so a later
+orphan remembers the confirmation that it found; it needs another one, or the same one again.
 """
 
 from collections.abc import Collection, Iterable

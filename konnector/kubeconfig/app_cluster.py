@@ -1,7 +1,7 @@
-"""The kubeconfig of the app cluster in control-plane mode, which can be renewed (A.2, H22).
+"""Renews the kubeconfig of the app cluster in control-plane mode (A.2, H22).
 
-It is tried first. One that does not work, or leads to another cluster, changes nothing: for
-another app cluster the process has to start anew, which reads everything anew.
+It is tried first. One that fails, or leads to another cluster, changes nothing: for another app
+cluster, the process has to start and read everything again.
 """
 
 import logging

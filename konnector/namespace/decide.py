@@ -1,9 +1,9 @@
-"""The mapping of one app namespace: when its APIServiceNamespace is made, marked and deleted. Pure.
+"""Decides when the APIServiceNamespace of an app namespace is made, marked and deleted. Pure.
 
-protocol-konnector.md D.1 and H6, mapping.md 9 and 10. A mapping's end is the end of its service
-namespace, with all that is in it. So it goes only if the app namespace was seen on its way out
-before it was gone; one that is just absent makes its mapping an orphan. One that was made again is
-another one, by its uid: nothing is synced there, until a person gives the mapping to it, or nothing
+protocol-konnector.md D.1 and H6, mapping.md 9 and 10. The end of a mapping is the end of its
+service namespace, with all objects in it. So it is deleted only if the app namespace was seen in
+deletion; otherwise an absent app namespace makes its mapping an orphan. An app namespace that was
+made again has another uid: nothing is synced there until a person gives it the mapping, or nothing
 is behind the mapping. Refuses to know what the backend makes of a mapping.
 """
 
@@ -97,15 +97,11 @@ def is_held(mapping: Manifest | None, app_namespace: Manifest | None) -> bool:
     """
     if mapping is None or app_namespace is None:
         return False
-    match _life(mapping, app_namespace):
+    match identity.of_mark(uid_of(app_namespace), mapping, keys.APP_NAMESPACE_UID):
         case Life.UNKNOWN:
             return not _is_ending(app_namespace)
         case life:
             return life is Life.ANOTHER
-
-
-def _life(mapping: Manifest, app_namespace: Manifest) -> Life:
-    return identity.of_mark(uid_of(app_namespace), mapping, keys.APP_NAMESPACE_UID)
 
 
 def _is_given(seen: Seen, mapping: Manifest) -> bool:

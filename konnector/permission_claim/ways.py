@@ -1,18 +1,17 @@
-"""The way of a claimed object, by its metadata. Pure.
+"""Decides the way of a claimed object by its metadata. Pure.
 
 protocol-konnector.md E.2, restricted by mapping.md 0 "Direction of claims": an object goes only
-where an accepted claim lets it go, whatever annotations say. So what the claims do not let up is
-never sent to the control plane (H1), and what they do not let down is not brought (H2). What comes
-down has to be asked for, too: by a developer's claim in that app namespace.
+where an accepted claim lets it go, whatever its annotations say. So other objects are not sent to
+the control plane (H1), and not brought to the app cluster (H2). A developer's claim in that app
+namespace has to ask for what comes down.
 
-A place is free, or the copy there is ours by its marks: our side's word, and no other space's uid.
-All else is an obstacle, on either side, until it is given away there by such a mark.
+A place is free, or the copy there is ours by its marks: our side's annotation, and the uid of no
+other space. Everything else is an obstacle on either side, until such a mark gives it away.
 
-A copy ends with its origin, where a permission claim of that direction still reaches its name: it
-was made under one that its labels may no longer meet. The deletion of the very uid that the copy
-names was seen in a watch, or the origin is on its way out. One that is only absent, deleted or
-lost, makes an orphan of the copy. No permission claim at all means that they were withdrawn, which
-leaves copies where they are (E.3). Refuses to know where objects come from, and how many.
+A copy ends with its origin, if a permission claim of that direction still reaches its name; its
+labels may no longer match. Proof is a watch that saw the deletion of the uid that the copy names,
+or an origin in deletion. An origin that is only absent makes the copy an orphan. If all permission
+claims were withdrawn, copies stay (E.3). Refuses to know where objects come from, and how many.
 """
 
 from collections.abc import Sequence, Set

@@ -26,7 +26,7 @@ _GIVING_WAY: Final = 5.0  # seconds between two tries to have bindings go to ano
 
 
 class Provider(TaskSupervisor):
-    """Views of the space first, then what works with them. `in_use`: see ClusterBindings."""
+    """Runs the informers of a space, then its controllers. `in_use`: see ClusterBindings."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Writes what a space is to say: ClusterBinding, which also brings a kubeconfig, and exports."""
+"""Writes the status of a space's ClusterBinding and exports, and mirrors its kubeconfig."""
 
 import logging
 from collections.abc import Callable

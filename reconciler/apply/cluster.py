@@ -1,7 +1,7 @@
-"""Does the lines of one app cluster in order: shared objects, units, then what leaves.
+"""Applies the lines of one app cluster in order: shared objects, units, then what leaves.
 
-A line that fails stops what builds upon it and nothing else: a unit its own later lines, what a
-cluster needs once all its units.
+A line that fails stops its dependents only: the later lines of its unit, or all units after a
+shared object.
 """
 
 import asyncio

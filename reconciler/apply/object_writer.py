@@ -75,7 +75,7 @@ class ClusterWriter:
                 return None
             except Unreachable as error:
                 if error.outcome_unknown and (made := await self.cluster.get(ref)) is not None:
-                    return made if _made_by_us(made) else None
+                    return made if keys.MANAGER_CLI in field_set.managers_of(made) else None
                 if pause is None:
                     raise
             await self.fence.pause(pause)
@@ -155,10 +155,6 @@ class ClusterWriter:
 
 
 Clusters: TypeAlias = Callable[[str], ClusterWriter]  # by `Ref.cluster`
-
-
-def _made_by_us(live: Manifest) -> bool:
-    return keys.MANAGER_CLI in field_set.managers_of(live)
 
 
 def _ref(cluster: str, kind: Kind, manifest: Manifest) -> Ref:

@@ -6,12 +6,13 @@ create get nothing. Refuses to know what is compared, and why.
 """
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from reconciler.core import manifest as m
 from reconciler.core.keys import KLUTCH_GROUP
 from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.normalize import Rules, by_kind
 
 _DEPLOYMENT: Final[Manifest] = {
     "replicas": 1,
@@ -44,10 +45,7 @@ _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 def with_defaults(manifest: Manifest) -> Manifest:
     """Return the manifest as a server would complete it; kinds without a rule as they are."""
-    version, kind = manifest.get("apiVersion"), manifest.get("kind")
-    group = version.rpartition("/")[0] if isinstance(version, str) else ""
-    rule = _RULES.get((group, kind)) if isinstance(kind, str) else None
-    return manifest if rule is None else rule(manifest)
+    return by_kind(manifest, _RULES)
 
 
 def _namespace(manifest: Manifest) -> Manifest:
@@ -122,7 +120,7 @@ def _pull_policy(image: str) -> str:
     return "Always" if not digest and tag in ("", "latest") else "IfNotPresent"
 
 
-_RULES: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {
+_RULES: Final[Rules] = {
     ("", "Namespace"): _namespace,
     ("", "Secret"): _secret,
     ("apps", "Deployment"): _deployment,

@@ -19,7 +19,7 @@ from reconciler.controller.metrics import Metrics
 from reconciler.controller.queue import WorkQueue
 from reconciler.controller.tasks import Clock
 from reconciler.core import names
-from reconciler.core.decision import Note
+from reconciler.core.decision import Note, page_of
 from reconciler.core.documents import one_line
 from reconciler.core.errors import AlreadyExists, ClusterError, Retry
 from reconciler.core.manifest import Manifest, name_of, namespace_of, uid_of
@@ -42,10 +42,14 @@ _LONGEST_PREFIX: Final = 230  # of a name, which may have 253 characters
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The reporter: `controller` is a qualified name, `instance` is this process."""
+    """The reporter: `controller` is a qualified name, `instance` is this process.
+
+    With the site `docs`, each Event has the address of its reason's page.
+    """
 
     controller: str
     instance: str
+    docs: str = ""
 
 
 def event_of(about: Ref, uid: str, note: Note, *, source: Source, now: datetime) -> Manifest:
@@ -53,7 +57,8 @@ def event_of(about: Ref, uid: str, note: Note, *, source: Source, now: datetime)
     prefix = about.name[:_LONGEST_PREFIX].rstrip(".-")
     if names.subdomain_problem(prefix):  # RBAC objects may be called as they like
         prefix = about.kind.kind.lower()
-    text = one_line(note.message).encode()[:_LONGEST_NOTE].decode(errors="ignore")
+    link = f" ({page})" if (page := page_of(note.reason, source.docs)) else ""
+    text = one_line(note.message).encode()[: _LONGEST_NOTE - len(link)].decode(errors="ignore")
     regarding = {
         "apiVersion": about.kind.api_version,
         "kind": about.kind.kind,
@@ -75,7 +80,7 @@ def event_of(about: Ref, uid: str, note: Note, *, source: Source, now: datetime)
         "action": note.action,
         "reason": note.reason,
         "type": note.type,
-        "note": text,
+        "note": text + link,
         "regarding": regarding,
     }
 

@@ -28,6 +28,8 @@ LOGGING: Final = (
 METRICS: Final = ("127.0.0.1", 8082)
 METRICS_ADDRESS: Final = "127.0.0.1:8082"
 _SERVED: Final = {"probe": "/healthz, /readyz", "metrics": "/metrics"}
+KUBECONFIG: Final = "default: $KUBECONFIG, ~/.kube/config, or the pod's own"
+_DOCS: Final = "site of the documentation: Events link to the pages of reasons"
 _SWITCHES: Final = frozenset({"log-json-split-stream", "log-text-split-stream"})
 _BOOLEANS: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
 
@@ -39,11 +41,14 @@ Address: TypeAlias = tuple[str, int]
 class Operation:
     """The settings of every program.
 
-    `probes` and `metrics` are where those are served, with the host "" on every address; None:
-    nowhere. `workers` are objects of one kind that are worked on at once; `qps` and `burst` hold
-    for each cluster. `unserved` are flags that were given and have no effect.
+    `context` is one of `kubeconfig`; None: the current one, and the usual files. `probes` and
+    `metrics` are addresses, with the host "" all of this machine; None: not served. `workers` is
+    for each kind; `qps` and `burst` are limits for each cluster. Events link to the site `docs`.
+    `unserved` are given flags without an effect.
     """
 
+    kubeconfig: str | None = None
+    context: str | None = None
     leader_election: bool = True
     probes: Address | None = None
     metrics: Address | None = METRICS
@@ -52,11 +57,14 @@ class Operation:
     burst: int
     verbosity: int = 2
     log_format: LogFormat = "text"
+    docs: str = ""
     unserved: tuple[str, ...] = ()
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser without abbreviations. Raises ConfigError."""
+    """A parser without abbreviations, with sections in its help. Raises ConfigError."""
+
+    _section: argparse._ArgumentGroup | None = None
 
     def __init__(self, prog: str, description: str, *, epilog: str = "") -> None:
         super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
@@ -64,6 +72,21 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say it as every other error is said."""
         raise ConfigError(message, hint=f"`{self.prog} --help` lists the flags")
+
+    def section(self, title: str, description: str | None = None) -> None:
+        """Show the flags that follow below a title."""
+        self._section = self.add_argument_group(title, description)
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        if self._section is None:
+            return super().add_argument(*names, **options)
+        return self._section.add_argument(*names, **options)
+
+    def access(self, title: str, default: str = KUBECONFIG) -> None:
+        """Begin a section with the flags of a kubeconfig."""
+        self.section(title)
+        self.add_argument("--kubeconfig", default="", metavar="FILE", help=default)
+        self.add_argument("--context", default="", help="default: the current one of that file")
 
     def switch(self, name: str, *, default: bool, help: str) -> None:
         """Add a flag that is given as `--name`, `--name=true` or `--name=false`."""
@@ -79,6 +102,7 @@ class Parser(argparse.ArgumentParser):
 
     def operation(self, *, probe_address: str, workers: int, qps: float, burst: int) -> None:
         """Add the flags of an Operation, with these defaults, and --version."""
+        self.section("this process")
         flag = self.add_argument
         self.switch("--leader-election", default=True, help="one of several replicas works")
         for name, default in (("probe", probe_address), ("metrics", METRICS_ADDRESS)):
@@ -94,6 +118,7 @@ class Parser(argparse.ArgumentParser):
             flag(f"--{name}", type=type(value), default=value, help=help_)
         flag("-v", "--v", type=int, default=2, metavar="LEVEL", help="from 4 on: the debug log")
         flag("--logging-format", choices=("text", "json"), default="text")
+        flag("--docs", default="", metavar="URL", help=_DOCS)
         flag("--version", nargs=0, action=Version, help="show the version and exit")
         self.ignore(LOGGING)
 
@@ -130,6 +155,8 @@ def operation(given: argparse.Namespace, *, idle: Iterable[str]) -> dict[str, An
     `idle` are flags without the dashes, whose default is None, that have no effect.
     """
     return {
+        "kubeconfig": given.kubeconfig or None,
+        "context": given.context or None,
         "leader_election": given.leader_election,
         "probes": address(given.probe_address, "--probe-address"),
         "metrics": address(given.metrics_address, "--metrics-address"),
@@ -138,6 +165,7 @@ def operation(given: argparse.Namespace, *, idle: Iterable[str]) -> dict[str, An
         "burst": at_least(1, given.burst, "--burst"),
         "verbosity": given.v,
         "log_format": given.logging_format,
+        "docs": given.docs,
         "unserved": _given_of((*idle, *LOGGING), given),
     }
 

@@ -172,14 +172,21 @@ class Runtime:
     """
 
     def __init__(
-        self, cluster: Cluster, *, manager: str, reporter: str, holder: str, clock: Clock
+        self,
+        cluster: Cluster,
+        *,
+        manager: str,
+        reporter: str,
+        holder: str,
+        clock: Clock,
+        docs: str = "",
     ) -> None:
         self.clock, self.fence, self.metrics = clock, WriteFence(), Metrics()
         self._manager, self._holder = manager, holder
         self.recorder = EventRecorder(
             cluster,
             self.fence,
-            source=Source(reporter, holder),
+            source=Source(reporter, holder, docs),
             manager=manager,
             clock=clock,
             metrics=self.metrics,

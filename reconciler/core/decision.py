@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
+from urllib.parse import quote
 
 from reconciler.core import conditions
 from reconciler.core import manifest as m
@@ -88,6 +89,11 @@ class Note:
     message: str
     type: Literal["Normal", "Warning"] = "Normal"
     action: str = "Reconcile"
+
+
+def page_of(reason: str, docs: str) -> str:
+    """Return the address of a reason's page on the site `docs`; "" without a site or a reason."""
+    return f"{docs.rstrip('/')}/reasons/{quote(reason, safe='')}/" if docs and reason else ""
 
 
 @dataclass(frozen=True, slots=True)

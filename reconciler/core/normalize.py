@@ -7,7 +7,7 @@ sending. Refuses to know which object is ours or what is done about a difference
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from reconciler.core import manifest as m
 from reconciler.core.keys import KLUTCH_GROUP, TEMPLATE_GROUP
@@ -73,15 +73,23 @@ _DECIMAL_SUFFIXES: Final = {
 _MAX_QUANTITY: Final = 64
 _NANO: Final = 9
 
+# By group and kind.
+Rules: TypeAlias = Mapping[tuple[str, str], Callable[[Manifest], Manifest]]
+
 
 def normalize(manifest: Manifest) -> Manifest:
     """Return the object in its form for comparing; kinds without a rule come back as they are.
 
     Applied to both sides of a comparison; applying it twice is the same as once.
     """
+    return by_kind(manifest, _RULES)
+
+
+def by_kind(manifest: Manifest, rules: Rules) -> Manifest:
+    """Return the object as the rule for its group and kind makes it, or as it is without one."""
     version, kind = manifest.get("apiVersion"), manifest.get("kind")
     group = version.rpartition("/")[0] if isinstance(version, str) else ""
-    rule = _RULES.get((group, kind)) if isinstance(kind, str) else None
+    rule = rules.get((group, kind)) if isinstance(kind, str) else None
     return manifest if rule is None else rule(manifest)
 
 
@@ -286,7 +294,7 @@ def _role_binding(manifest: Manifest) -> Manifest:
     return m.put(manifest, m.fill(role, {"apiGroup": RBAC_GROUP}), "roleRef")
 
 
-_RULES: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {
+_RULES: Final[Rules] = {
     ("apps", "Deployment"): _deployment,
     (RBAC_GROUP, "Role"): _role,
     (RBAC_GROUP, "ClusterRole"): _role,

@@ -91,7 +91,7 @@ def redact(manifest: Manifest, *, uid: str = "") -> Manifest:
     return m.put(
         shown,
         {
-            key: _annotation_digest(salt, value) if _repeats(key, value, needles) else value
+            key: value_digest(salt, m.canonical(value)) if _repeats(key, value, needles) else value
             for key, value in annotations.items()
         },
         "metadata",
@@ -136,7 +136,3 @@ def _repeats(key: str, value: JSON, needles: list[str]) -> bool:
     if key == LAST_APPLIED:
         return True
     return isinstance(value, str) and any(needle in value for needle in needles)
-
-
-def _annotation_digest(uid: str, value: JSON) -> str:
-    return value_digest(uid, m.canonical(value))

@@ -1,8 +1,8 @@
-"""Says what a person most likely meant where text is not YAML. Pure.
+"""Guesses the mistake in text that is not YAML. Pure.
 
-libyaml tells where it gave up, which is often a line after the mistake. Of the text a hint quotes
-just keys that are made of letters: anything else may be a credential. A guess that does not fit is
-worse than none, so there are few.
+libyaml names the place where it gave up, often a line after the mistake. A hint quotes only keys
+that are made of letters: other text may be a credential. A wrong guess is worse than none, so there
+are few.
 """
 
 import re

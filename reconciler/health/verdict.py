@@ -133,7 +133,7 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
     What only the konnector says is not believed once it has stopped, or its heartbeat is too old:
     then the state is Unknown. What we read ourselves, such as a missing export, needs no konnector.
     """
-    changed = _last_change(facts)
+    changed = max(_changes(facts), default=None)
     fault = _seen_fault(unit, facts)
     if fault is not None:
         return _troubled(unit, fault, changed, now)
@@ -363,11 +363,6 @@ def _troubled(unit: UnitKey, fault: _Fault, changed: datetime | None, now: datet
     known = _not_after(since or changed, now)
     exact = since is not None or changed is None
     return UnitHealth(unit, state, fault.reason, fault.message, known, exact=exact)
-
-
-def _last_change(facts: UnitFacts) -> datetime | None:
-    """Return when a unit last changed: objects made or doomed, and conditions that turned."""
-    return max(_changes(facts), default=None)
 
 
 def _changes(facts: UnitFacts) -> Iterator[datetime]:

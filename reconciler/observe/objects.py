@@ -65,7 +65,11 @@ def _slim(kept: Manifest, typed: Manifest) -> Manifest:
     metadata = m.get_map(kept, "metadata")
     slim: dict[str, JSON] = {key: metadata[key] for key in metadata if key not in _DROPPED}
     if "managedFields" in slim:
-        slim["managedFields"] = _our_fields(m.get_maps(metadata, "managedFields"))
+        slim["managedFields"] = [
+            m.drop(entry, "time")
+            for entry in m.get_maps(metadata, "managedFields")
+            if m.get_text(entry, "manager") in MANAGERS
+        ]
     if LAST_APPLIED in m.get_map(metadata, "annotations"):
         slim["annotations"] = m.drop(m.get_map(metadata, "annotations"), LAST_APPLIED)
     whole: Manifest = {**kept, **typed, "metadata": slim}
@@ -145,10 +149,6 @@ def _parsed_facts(content: bytes) -> api.KubeconfigFacts | None:
         )
     except ConfigError:
         return None
-
-
-def _our_fields(entries: list[Manifest]) -> list[JSON]:
-    return [m.drop(entry, "time") for entry in entries if m.get_text(entry, "manager") in MANAGERS]
 
 
 def _decoded(text: str) -> bytes:

@@ -260,7 +260,7 @@ def failed(errors: Sequence[ClusterError], access: Access, address: Address | No
     the first says it all.
     """
     refused = [error for error in errors if isinstance(error, Forbidden)]
-    named = [_sentence(error) for error in refused or errors[:1]]
+    named = [f"{error.verb} {error.ref.object}: {error.message}" for error in refused or errors[:1]]
     more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     server = address.server if address else "the API server"
     return Unavailable("; ".join(named[:_NAMED]) + more, _remedy(refused or errors, access, server))
@@ -293,10 +293,6 @@ def defect(error: Exception) -> Unavailable:
         f"unexpected {type(error).__name__} at {place}: this is a defect of klutchctl",
         "Report it with this line; the other clusters are not affected",
     )
-
-
-def _sentence(error: ClusterError) -> str:
-    return f"{error.verb} {error.ref.object}: {error.message}"
 
 
 def _remedy(errors: Sequence[ClusterError], access: Access, server: str) -> str:

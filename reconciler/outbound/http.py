@@ -1,8 +1,8 @@
-"""HTTP to servers that are not ours, within limits: each says what it likes, for as long as it
-likes. Refuses to follow redirects, and to know what a status means.
+"""HTTP to servers of others, within limits of time and size.
 
-Every OutboundError is raised outside of the `except` block that made it: aiohttp's exceptions hold
-headers and URLs, with tokens and codes, and none of them is ever chained or kept.
+Follows no redirect, and judges no status. Every OutboundError is raised outside of the `except`
+block that made it: aiohttp's exceptions hold headers and URLs, with tokens and codes, and none of
+them is ever chained or kept.
 """
 
 import asyncio
@@ -187,24 +187,15 @@ class Http:
             await session.close()
 
     async def get(self, url: str, *, headers: Headers = ()) -> Answer:
-        """Return the answer to a GET, whatever its status.
-
-        Raises OutboundError, and ConfigError for a proxy that cannot be used.
-        """
+        """Return the answer to a GET, whatever its status. Raises OutboundError, ConfigError."""
         return await self.request("GET", url, headers=headers)
 
     async def post(self, url: str, *, body: bytes, headers: Headers) -> Answer:
-        """Return the answer to a POST, whatever its status; it is sent once.
-
-        Raises OutboundError, and ConfigError for a proxy that cannot be used.
-        """
+        """Return the answer to a POST, which is sent once. Raises OutboundError, ConfigError."""
         return await self.request("POST", url, body=body, headers=headers)
 
     async def send(self, form: Form) -> Answer:
-        """Return the answer to a form, whatever its status; it is sent once.
-
-        Raises OutboundError, and ConfigError for a proxy that cannot be used.
-        """
+        """Return the answer to a form, which is sent once. Raises OutboundError, ConfigError."""
         return await self.post(form.url, body=form.body(), headers=form.headers())
 
     async def request(
@@ -216,9 +207,9 @@ class Http:
         headers: Headers = (),
         most: int | None = None,
     ) -> Answer:
-        """Return the answer to a request, whatever its status, of `most` octets where given.
+        """Return the answer to a request, whatever its status, with `most` octets if given.
 
-        Raises OutboundError, and ConfigError for a proxy that cannot be used.
+        Raises OutboundError, and ConfigError for an unusable proxy.
         """
         if fault := url_fault(url, plain_http=self._plain_http) or self._literal_fault(url):
             raise OutboundError(url, fault)

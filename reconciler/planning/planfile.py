@@ -173,7 +173,7 @@ def _content(plan: Plan) -> dict[str, JSON]:
         "changes": [whole_line(change) for change in plan.changes],
         "widened": [
             {
-                "unit": _unit(claim.unit),
+                "unit": unit_json(claim.unit),
                 "binding": claim.binding,
                 "claim": claim.claim,
                 "before": claim.before,
@@ -209,7 +209,7 @@ def whole_line(change: Change) -> dict[str, JSON]:
         "ref": _ref(change.ref),
         "reason": change.reason,
         "origin": _origin(change.origin),
-        "unit": None if change.unit is None else _unit(change.unit),
+        "unit": None if change.unit is None else unit_json(change.unit),
         "before": change.before or None,
         "uid": change.uid or None,
         "after": change.after,
@@ -244,7 +244,7 @@ def _ref(ref: Ref) -> dict[str, JSON]:
     }
 
 
-def _unit(unit: UnitKey) -> dict[str, JSON]:
+def unit_json(unit: UnitKey) -> dict[str, JSON]:
     return {"cluster": unit.cluster, "group": unit.group, "resource": unit.resource}
 
 

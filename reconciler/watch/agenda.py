@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar
 from reconciler.apply import Report, Status
 from reconciler.core.errors import Origin
 from reconciler.core.live import control_plane_ref_name
-from reconciler.fleet.values import AppCluster, ControlPlane, Fleet, Unit
+from reconciler.fleet.values import AppCluster, Fleet, Unit
 from reconciler.planning.changes import Action
 
 Scope: TypeAlias = frozenset[str] | None  # names of app clusters; None is everything
@@ -158,14 +158,10 @@ def union(one: Scope, other: Scope) -> Scope:
 
 def _together(fleet: Fleet) -> object:
     """Return what is decided by a look at all clusters at once."""
-    planes = {name: _plane(plane) for name, plane in fleet.control_planes.items()}
+    planes = {name: replace(plane, origin=_NOWHERE) for name, plane in fleet.control_planes.items()}
     ways = {name: _way(cluster) for name, cluster in fleet.clusters.items()}
     elsewhere = fleet.elsewhere, fleet.ways_elsewhere
     return fleet.name, fleet.guards, fleet.suspended, elsewhere, planes, ways
-
-
-def _plane(plane: ControlPlane) -> ControlPlane:
-    return replace(plane, origin=_NOWHERE)
 
 
 def _way(cluster: AppCluster) -> object:

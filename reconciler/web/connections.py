@@ -1,4 +1,4 @@
-"""Connections that are open: at most so many, and each at one thing for only so long."""
+"""Limits open connections: their number, and the time of each phase."""
 
 import asyncio
 import logging

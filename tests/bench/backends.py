@@ -30,7 +30,7 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.bench.plans import verdict
-from tests.bench.servers import sandbox
+from tests.bench.servers import sandbox, writes_of
 from tests.support import clusters
 from tests.support.clusters import LiveCluster
 
@@ -122,7 +122,7 @@ class _Bench:
             await self._until(self._quiet(mark), process)
             cpu = sum(process.cpu_times()[:2])
             memory = process.memory_info().rss / 2**20
-        writes = self._writes(mark)
+        writes = writes_of(self._live, _AGENT, mark)
         print(f"  {'start to converged':34}{seconds:8.1f} s, {cpu:.1f} s of CPU time")
         print(f"  {'memory':34}{memory:8.0f} MiB")
         ratio = len(writes) / FEWEST
@@ -145,9 +145,9 @@ class _Bench:
         with self._program() as process:
             mark = self._live.audit.mark()
             await asyncio.sleep(_SETTLING)
-            started, cpu = len(self._writes(mark)), sum(process.cpu_times()[:2])
+            started, cpu = len(writes_of(self._live, _AGENT, mark)), sum(process.cpu_times()[:2])
             await asyncio.sleep(IDLE)
-            idle = len(self._writes(mark)) - started
+            idle = len(writes_of(self._live, _AGENT, mark)) - started
             used = sum(process.cpu_times()[:2]) - cpu
         print(f"  {'writes of a second start':34}{started:8} {verdict(started, 0)}")
         what = f"writes of {IDLE:.0f} s of idleness"
@@ -170,19 +170,12 @@ class _Bench:
 
         async def quiet() -> bool:
             nonlocal seen, since
-            count = len(self._writes(mark))
+            count = len(writes_of(self._live, _AGENT, mark))
             if count != seen:
                 seen, since = count, time.monotonic()
             return time.monotonic() - since >= _QUIET
 
         return quiet
-
-    def _writes(self, mark: int) -> list[tuple[str, str]]:
-        return [
-            (one.verb, one.resource)
-            for one in self._live.audit.writes_since(mark)
-            if one.agent == _AGENT and one.resource not in ("leases", "events")
-        ]
 
     async def _until(self, look: Callable[[], Awaitable[bool]], process: psutil.Process) -> None:
         end = time.monotonic() + _PATIENCE

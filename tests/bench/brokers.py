@@ -32,7 +32,7 @@ from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
 from tests.bench.plans import verdict
-from tests.bench.servers import sandbox
+from tests.bench.servers import sandbox, writes_of
 from tests.demo.developer import DATABASE_BINDING, DATABASE_INSTANCE
 from tests.support import clusters
 from tests.support.clusters import LiveCluster
@@ -114,7 +114,7 @@ class _Bench:
             seconds = time.monotonic() - began
             await asyncio.sleep(_SETTLING)
             used, grown = _cpu(process) - cpu, process.memory_info().rss
-        writes, objects = self._writes(mark), len(_KINDS) * INSTANCES
+        writes, objects = writes_of(self._live, _AGENT, mark), len(_KINDS) * INSTANCES
         print(f"  {'all Ready':34}{seconds:8.1f} s, {objects / seconds:.0f} objects a second")
         print(f"  {'CPU for each object':34}{used / objects * 1e3:8.2f} ms")
         print(
@@ -138,7 +138,7 @@ class _Bench:
         with self._program() as process:
             mark, met = self._live.audit.mark(), len(self._broker.journal)
             await asyncio.sleep(_SETTLING)
-            started, cpu = len(self._writes(mark)), _cpu(process)
+            started, cpu = len(writes_of(self._live, _AGENT, mark)), _cpu(process)
             calls = self._calls(met)
             print(
                 f"  {'writes of a second start':34}{started:8} {verdict(started, 0)},"
@@ -150,7 +150,7 @@ class _Bench:
             _table(calls, 1)
             mark, met, cpu = self._live.audit.mark(), len(self._broker.journal), _cpu(process)
             await asyncio.sleep(_HOUR)
-            idle, used = len(self._writes(mark)), _cpu(process) - cpu
+            idle, used = len(writes_of(self._live, _AGENT, mark)), _cpu(process) - cpu
             calls = self._calls(met)
         print(
             f"  {'writes of an idle hour':34}{idle:8} {verdict(idle, 0)}, {used:.2f} s of CPU time"
@@ -177,13 +177,6 @@ class _Bench:
     def _calls(self, met: int) -> Counter[str]:
         """Return what the broker was asked after so many calls."""
         return Counter[str](entry.verb for entry in self._broker.journal[met:])
-
-    def _writes(self, mark: int) -> list[tuple[str, str]]:
-        return [
-            (one.verb, one.resource)
-            for one in self._live.audit.writes_since(mark)
-            if one.agent == _AGENT and one.resource not in ("leases", "events")
-        ]
 
     async def _until(self, look: Callable[[], Awaitable[bool]], process: psutil.Process) -> None:
         end = time.monotonic() + _WITHIN

@@ -11,7 +11,16 @@ from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import Program, Tuning
 from klutchctl.sandbox.state import Layout, layout_of
 from klutchctl.settings import Settings
+from tests.support.clusters import LiveCluster
 from tests.support.quiet import Quiet
+
+
+def writes_of(live: LiveCluster, agent: str, mark: int) -> list[tuple[str, str]]:
+    return [
+        (one.verb, one.resource)
+        for one in live.audit.writes_since(mark)
+        if one.agent == agent and one.resource not in ("leases", "events")
+    ]
 
 
 def programs() -> Mapping[Program, Path]:

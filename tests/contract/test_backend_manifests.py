@@ -1,7 +1,6 @@
 """The manifests of bind/deploy: whole, known to an API server, and to the program."""
 
 import re
-from typing import Any
 
 import pytest
 import yaml
@@ -156,7 +155,7 @@ async def test_the_api_server_knows_every_field(control_plane, folder):
             kind = deployed.KINDS[one["kind"]]
             query = "dryRun=All&force=true&fieldManager=tests&fieldValidation=Strict"
             async with session.patch(
-                f"{place(one)}?{query}",
+                f"{deployed.place(one)}?{query}",
                 data=yaml.safe_dump(one),
                 headers={"Content-Type": "application/apply-patch+yaml"},
             ) as answer:
@@ -172,11 +171,3 @@ def test_each_flow_has_its_level_and_the_backend_goes_before_accounts_of_spaces(
     ours, theirs = (one["matchingPrecedence"] for one in flows)
     assert ours < theirs < 9000  # that of `service-accounts`, where all of them are else
     assert {one["distinguisherMethod"]["type"] for one in flows} == {"ByUser"}
-
-
-def place(one: Any) -> str:
-    kind = deployed.KINDS[one["kind"]]
-    root = f"/apis/{kind.api_version}" if kind.group else "/api/v1"
-    namespace = one["metadata"].get("namespace")
-    inside = f"/namespaces/{namespace}" if namespace else ""
-    return f"{root}{inside}/{kind.plural}/{name_of(one)}"

@@ -71,20 +71,12 @@ async def test_the_api_server_knows_every_field(control_plane):
         for one in MADE:
             query = "dryRun=All&force=true&fieldManager=tests&fieldValidation=Strict"
             async with session.patch(
-                f"{place(one)}?{query}",
+                f"{deployed.place(one)}?{query}",
                 data=yaml.safe_dump(one),
                 headers={"Content-Type": "application/apply-patch+yaml"},
             ) as answer:
                 assert answer.status in (200, 201), await answer.text()
                 assert "Warning" not in answer.headers
-
-
-def place(one: Any) -> str:
-    kind = deployed.KINDS[one["kind"]]
-    root = f"/apis/{kind.api_version}" if kind.group else "/api/v1"
-    namespace = one["metadata"].get("namespace")
-    inside = f"/namespaces/{namespace}" if namespace else ""
-    return f"{root}{inside}/{kind.plural}/{name_of(one)}"
 
 
 @asynccontextmanager

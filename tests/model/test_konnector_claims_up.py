@@ -215,11 +215,7 @@ async def test_what_one_side_refuses_is_reported_and_tried_again(scene: Scene, o
             assert "quota" in event["note"]
         await copy.delete(QUOTA, "none")
         await until(lambda: copy.holds(SECRET, "creds", "hidden-one"), within=180)
-        await until(lambda: _is_well(scene))
-
-
-async def _is_well(scene: Scene) -> bool:
-    return not await degraded(scene)
+        await until(lambda: is_well(scene))
 
 
 # Claims that come, change, go, or cannot be followed, while a konnector runs (H9, H18, H29)

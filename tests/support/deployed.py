@@ -152,6 +152,14 @@ async def installed(
                 await removal.remove_manifest(cluster, kind, one)
 
 
+def place(one: Any) -> str:
+    kind = KINDS[one["kind"]]
+    root = f"/apis/{kind.api_version}" if kind.group else "/api/v1"
+    namespace = one["metadata"].get("namespace")
+    inside = f"/namespaces/{namespace}" if namespace else ""
+    return f"{root}{inside}/{kind.plural}/{manifest.name_of(one)}"
+
+
 async def apply(cluster: Cluster, made: Iterable[Manifest]) -> None:
     """Do what `kubectl apply --server-side` does."""
     for one in made:

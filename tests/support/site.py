@@ -1,5 +1,7 @@
 """`python -m tests.support.site FOLDER`: writes the sources of the site, with generated pages.
 
+With `search.json` of a built site, checks that the search knows each reason by its name.
+
 A line `<!-- generated: NAME -->` of a page becomes what the code has, so no page repeats it.
 """
 
@@ -17,7 +19,7 @@ import bind.__main__
 import bind.osb.__main__
 import konnector.__main__
 from klutchctl import main as cli
-from klutchctl.commands.explain import reasons
+from klutchctl.commands.explain import FIELDS, reasons
 from klutchctl.entry import MEANINGS, PRECEDENCE
 
 ROOT: Final = Path(__file__).parents[2]
@@ -127,7 +129,7 @@ def reason_pages(book: str) -> Iterator[tuple[str, str]]:
     for one in reasons(book):
         lines = found.setdefault(one.name, [f"# {one.name}"])
         lines.append(f"{one.section}. Offline: `klutchctl explain {one.name}`")
-        for field in ("Means", "Where", "See", "Do", "Undo", "Who"):
+        for field in FIELDS:
             if text := one.fields.get(field):
                 lines.append(f"**{field}:** {_linked(text, known - {one.name})}")
     yield from ((name, "\n\n".join(lines)) for name, lines in found.items())
@@ -142,7 +144,15 @@ def _linked(text: str, others: Collection[str]) -> str:
 
 def _listed(reason: re.Match[str]) -> str:
     meaning = re.findall(r"^- Means: (.*?\.)(?: |$)", reason[2], re.MULTILINE)
-    return f"- [{reason[1]}](../reasons/{reason[1]}.md): {''.join(meaning)}\n"
+    place = f'<a id="{reason[1].lower()}"></a>'  # of its text in the file
+    return f"- {place}[{reason[1]}](../reasons/{reason[1]}.md): {''.join(meaning)}\n"
+
+
+def unfound(index: Path) -> set[str]:
+    """Return the reasons without a page of their name in the search of a built site."""
+    items = json.loads(index.read_text("utf-8"))["items"]
+    names = {one["title"] for one in items if one["location"] == f"reasons/{one['title']}/"}
+    return {one.name for one in reasons((ROOT / "klutchctl/docs" / _BOOK).read_text())} - names
 
 
 def main(folder: Path) -> None:
@@ -166,4 +176,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    path = Path(sys.argv[1])
+    if path.name == "search.json":
+        sys.exit(", ".join(sorted(unfound(path))) or 0)
+    main(path)

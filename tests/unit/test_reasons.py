@@ -13,9 +13,14 @@ import yaml
 from klutchctl import main
 from klutchctl.commands.explain import reasons
 from klutchctl.entry import ExitCode
+from klutchctl.render import status
+from reconciler.controller.events import Source, event_of
+from reconciler.core.decision import Note, page_of
+from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.health.verdict import State
 from reconciler.watch.fleet_state import SourceProblem
 from reconciler.watch.notify.messages import Reason as OfCommit
+from tests.support import boards, site
 
 ROOT: Final = Path(__file__).parents[2]
 TEXT: Final = (ROOT / "klutchctl/docs/oncall/reasons.md").read_text(encoding="utf-8")
@@ -27,6 +32,7 @@ PLACES: Final = {
     **dict.fromkeys(("Note", "_note", "Stop", "_Fault", "Held", "Blocked"), 0),
     **{"Verdict": 1, "Trouble": 1, "Cause": 2, "PlaneHealth": 2, "Condition": 3},
 }
+SITE: Final = "https://docs.example.org/0.1.0"
 SEE: Final = r"\b[Ss]ee ([A-Z]\w+)(?:(?:, (\w+))? and (\w+))?"
 OF_KUBERNETES: Final = {"Condition": 2}  # as of dataservices: without a severity
 # Reasons that are made of two words, and those of enumerations.
@@ -105,6 +111,25 @@ def test_explain_prints_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert out.startswith("MassDeletion (Spaces on the control plane)\n")
     assert "klutchctl.dev/confirm-mass-delete" in out
+
+
+def test_explain_status_and_events_link_to_the_page_of_a_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pages = {f"{SITE}/reasons/{name}/" for name, _ in site.reason_pages(TEXT)}
+    assert {page_of(name, f"{SITE}/") for name in NAMES} == pages
+    page = f"{SITE}/reasons/MassDeletion/"
+    assert main.run(["explain", "MassDeletion", "--docs", SITE]) == 0
+    assert capsys.readouterr().out.endswith(f"  Page:   {page}\n")
+    board = boards.plain().board
+    assert board is not None
+    shown = {line.strip() for line in status.text(board, docs=SITE).splitlines()} & pages
+    assert f"{SITE}/reasons/CrdMissing/" in shown
+    assert pages.isdisjoint(line.strip() for line in status.text(board).splitlines())
+    note, source = Note("MassDeletion", "ö" * 2_000), Source("tests", "tests-1", SITE)
+    event = event_of(Ref("", NAMESPACE, "", "shop"), "uid", note, source=source, now=boards.NOW)
+    assert str(event["note"]).endswith(f"ö ({page})")
+    assert len(str(event["note"]).encode()) in {1_023, 1_024}
 
 
 def test_explain_names_reasons_that_are_near(capsys: pytest.CaptureFixture[str]) -> None:

@@ -182,7 +182,9 @@ class SignIn:
         return answers.redirect(location, cookies=(*crowded, cookie))
 
     def _login(self, wish: Wish) -> Login:
-        state, nonce = (_text(self._random(16)) for _ in range(2))
+        state, nonce = (
+            base64.urlsafe_b64encode(self._random(16)).decode().rstrip("=") for _ in range(2)
+        )
         verifier = grants.verifier(self._random(32)).reveal()
         return Login(state, nonce, verifier, wish, self._services.now())
 
@@ -222,7 +224,7 @@ class SignIn:
         """
         now = self._services.now()
         signed_in = {
-            one: held.at if (held := _session_of(keys, text, now)) else 0.0
+            one: held.at if (held := Session.opened(keys, sessions.SESSION, text, now)) else 0.0
             for one, text in request.cookies.items()
             if services.is_session_cookie(one) and one != new.name
         }
@@ -231,10 +233,6 @@ class SignIn:
 
     def _deleted(self, names: Sequence[str]) -> tuple[Cookie, ...]:
         return tuple(Cookie(name, "", 0, self._services.secure) for name in names)
-
-
-def _session_of(keys: sessions.Keys, text: str, now: float) -> Session | None:
-    return Session.opened(keys, sessions.SESSION, text, now)
 
 
 def _surplus(begun: Mapping[str, float], held: Mapping[str, str], most: int) -> list[str]:
@@ -305,7 +303,3 @@ def _fitting(text: str) -> str:
         sentence = "The token names so many groups that no cookie holds them; have them filtered"
         raise Refused("forbidden", sentence, reason="groups")
     return text
-
-
-def _text(random: bytes) -> str:
-    return base64.urlsafe_b64encode(random).decode().rstrip("=")

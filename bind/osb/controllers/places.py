@@ -1,4 +1,4 @@
-"""The places of claims, in the words of brokers: app cluster, namespace, and identity."""
+"""Names the place of a claim for brokers: app cluster, namespace, and identity."""
 
 from bind import parties
 from bind.osb.decisions.view import Place

@@ -1,7 +1,7 @@
 """Brokers and backup managers behind ProviderConfigs: their clients, catalogues and turns.
 
-A client lasts as long as its ProviderConfig and Secrets say the same; those are read again each
-minute, and at once after credentials were not accepted.
+A client lasts until its ProviderConfig or a Secret changes; they are read again each minute, and at
+once after refused credentials.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""A ServiceInstance: what it holds of its record, as provider-anynines keeps that.
+"""The record of a ServiceInstance at its broker, in the form of provider-anynines.
 
-The ids and the state stand in `status.atProvider`, an operation in `status.pendingOperation`, which
-is empty where the broker gave it no key; what was sent, and how often, in an annotation.
+The ids and the state are in `status.atProvider`. An operation is in `status.pendingOperation`,
+empty if the broker gave no key. An annotation has the last request, and the number of tries.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Decides about one ProviderConfig: whether it is looked at, and what its status says then."""
+"""Decides about one ProviderConfig: the next look, and its status."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta

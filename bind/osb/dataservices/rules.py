@@ -1,4 +1,4 @@
-"""Rules of service instances and their bindings: names to ids, what differs, what was sent."""
+"""Rules of service instances and bindings: ids of names, differences, and last requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

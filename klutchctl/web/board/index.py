@@ -1,7 +1,7 @@
-"""Finds once per state what pages ask for again and again. Pure.
+"""Indexes a state once for all pages. Pure.
 
-A row shows the worst of its units, and a group the worst of its rows: nothing above looks better
-than what is below it.
+A row shows the worst of its units, and a group the worst of its rows: nothing looks better than its
+parts.
 """
 
 import heapq
@@ -120,7 +120,9 @@ def index_of(version: int, state: FleetState, before: Index | None = None) -> In
     waiting = {cluster: tuple(found) for cluster, found in lines.items()}
     if state.board is None:
         return Index(version, state, lines=waiting)
-    if before is not None and _as_before(state, before.state):
+    if before is not None and (
+        state.board is before.state.board and state.fleet is before.state.fleet
+    ):
         return replace(before, version=version, state=state, lines=waiting)
     known = before.rows if before is not None else {}
     rows = {
@@ -141,10 +143,6 @@ def index_of(version: int, state: FleetState, before: Index | None = None) -> In
         len(troubles),
         waiting,
     )
-
-
-def _as_before(state: FleetState, before: FleetState) -> bool:
-    return state.board is before.board and state.fleet is before.fleet
 
 
 def _worst(board: Board, rows: Iterable[Row]) -> State | None:

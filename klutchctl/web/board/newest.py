@@ -1,4 +1,4 @@
-"""The index of the newest state, found beside the event loop, and what browsers are told of it."""
+"""Indexes the newest state beside the event loop, and sends its changes to browsers."""
 
 import asyncio
 import json
@@ -57,9 +57,9 @@ class Newest:
         self._turn()
 
     async def session(self) -> AsyncGenerator[bytes]:
-        """Yield an event for the state that there is, and for each later one, and heartbeats.
+        """Yield an event for the present state and for each later one, and heartbeats.
 
-        A reader that is slow skips what came between.
+        A slow reader skips states.
         """
         if self.full:
             return

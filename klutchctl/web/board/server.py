@@ -36,7 +36,6 @@ from reconciler.reports.why import Provenance
 from reconciler.watch.states import States
 from reconciler.web.connections import Limits
 from reconciler.web.requests import (
-    Network,
     Parts,
     Proxies,
     Request,
@@ -74,19 +73,19 @@ async def serving(
     address: tuple[str, int],
     states: States,
     *,
-    trusted_proxies: Collection[Network] = (),
     hosts: Collection[str] = (),
     explain: Explain = lambda _: None,
+    docs: str = "",
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> AsyncIterator[tuple[str, int]]:
     """Serve the board of the newest state for as long as the block lasts. Yields where.
 
     `hosts` are names that a proxy in front is asked by, besides those of this machine. `explain`
-    says what the documents do of a unit. Raises HostError.
+    says what the documents do of a unit; `docs` has the pages of reasons. Raises HostError.
     """
     newest = Newest(states)
     await newest.begin()
-    site = _Site(newest, explain, now)
+    site = _Site(newest, explain, docs, now)
     own = frozenset(map(str.lower, hosts)) if hosts or is_loopback_name(address[0]) else None
     router = Router(site.routes())
 
@@ -94,7 +93,7 @@ async def serving(
         _check_host(request, own)
         return await router(request)
 
-    listening = Listening(address, None, Proxies(tuple(trusted_proxies)), _LIMITS)
+    listening = Listening(address, None, Proxies(()), _LIMITS)
     async with served(listening, answer, refusal_page=site.refusal) as where:
         following = asyncio.create_task(newest.follow())
         try:
@@ -117,6 +116,7 @@ def _check_host(request: Request, own: Collection[str] | None) -> None:
 class _Site:
     newest: Newest
     explain: Explain
+    docs: str
     now: Callable[[], datetime]
     made: Made = field(default_factory=lambda: Made(time.monotonic, KEPT_FOR))
     # Of 100,000 units it takes a second of the whole process: once for each version.
@@ -167,7 +167,8 @@ class _Site:
 
     def _unit(self, index: Index, parts: Parts, query: Query, now: datetime) -> Page | None:
         del query
-        return unit(index, parts["cluster"], parts["unit"], now, explain=self.explain)
+        key = parts["cluster"], parts["unit"]
+        return unit(index, *key, now, explain=self.explain, docs=self.docs)
 
     async def _document(self, request: Request, parts: Parts) -> Response:
         del parts

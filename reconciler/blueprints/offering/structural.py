@@ -120,11 +120,9 @@ class _Reader:
             return found
         values = self.form(others, references, depth)
         # A map of anything else would be nothing that a rule on it could see.
-        return found | ({"additionalProperties": values} if _is_scalar(values) else {OPEN: True})
-
-
-def _is_scalar(form: Form) -> bool:
-    return form.get("type") in SCALARS
+        return found | (
+            {"additionalProperties": values} if (values.get("type") in SCALARS) else {OPEN: True}
+        )
 
 
 def _kinds(schema: Schema) -> frozenset[str]:

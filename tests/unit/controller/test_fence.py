@@ -20,23 +20,6 @@ async def test_a_closed_gate_lets_no_write_start():
     assert sent == []
 
 
-async def test_a_write_that_was_sent_is_waited_for_although_its_task_is_cancelled():
-    fence, begun, go_on, done = WriteFence(), asyncio.Event(), asyncio.Event(), []
-
-    async def write():
-        begun.set()
-        await go_on.wait()
-        done.append(1)
-
-    task = asyncio.create_task(fence.write(write))
-    await begun.wait()
-    task.cancel()
-    asyncio.get_running_loop().call_soon(go_on.set)
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert done == [1]
-
-
 async def test_a_wait_ends_as_soon_as_the_gate_closes():
     fence = WriteFence()
 

@@ -188,7 +188,8 @@ def test_the_page_of_a_cluster():
 
 
 def test_the_page_of_a_unit():
-    page = unit(PLAIN, "shop-eu-1", "postgresqlinstances.anynines.com", NOW, explain=nothing)
+    name = "postgresqlinstances.anynines.com"
+    page = unit(PLAIN, "shop-eu-1", name, NOW, explain=nothing, docs="https://docs")
     assert page is not None
     assert (page.state, page.reason, page.since.ago, page.exact) == (
         State.DEGRADED,
@@ -197,6 +198,7 @@ def test_the_page_of_a_unit():
         False,
     )
     assert (page.lines, page.held) == ((), ())
+    assert 'href="https://docs/reasons/CrdMissing/"' in rendering.html(page)
     gone = unit(PLAIN, "shop-eu-1", "backups.anynines.com", NOW, explain=nothing)
     assert gone is not None
     assert (gone.leaving, gone.held[0][0], gone.lines[0].outcome) == (True, "max-deletes", "held")

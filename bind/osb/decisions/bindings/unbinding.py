@@ -1,4 +1,4 @@
-"""End bindings: all numbers of a claim that is deleted, and those left without their claim."""
+"""Ends bindings: all numbers of a claim in deletion, and those without a claim."""
 
 from dataclasses import replace
 

@@ -9,6 +9,7 @@ from klutchctl.render.why import Fact
 from klutchctl.web.board.index import LEFT, Index, Line
 from klutchctl.web.board.pages import parts
 from klutchctl.web.board.pages.parts import Page, Query
+from reconciler.core.decision import page_of
 from reconciler.core.live import control_plane_ref_name
 from reconciler.core.refs import GroupResource
 from reconciler.fleet.values import Fleet, Unit, UnitKey
@@ -69,7 +70,9 @@ def _is_asked_for(unit: BoundUnit, query: Query) -> bool:
 Explain: TypeAlias = Callable[[UnitKey], Provenance | None]
 
 
-def unit(index: Index, cluster: str, name: str, now: datetime, *, explain: Explain) -> Page | None:
+def unit(
+    index: Index, cluster: str, name: str, now: datetime, *, explain: Explain, docs: str = ""
+) -> Page | None:
     """Return the page of a unit; None where there is none of that name.
 
     `facts` are what, which, and where in the files; `nothing` is why there are no lines.
@@ -79,7 +82,7 @@ def unit(index: Index, cluster: str, name: str, now: datetime, *, explain: Expla
     if row is None or found is None:
         return None
     health = found.health
-    lines = [one for one in index.lines.get(cluster, ()) if _concerns(one, health.unit)]
+    lines = [one for one in index.lines.get(cluster, ()) if one[0].unit in (health.unit, None)]
     return Page(
         "unit.html",
         parts.frame(index, "", now),
@@ -91,6 +94,7 @@ def unit(index: Index, cluster: str, name: str, now: datetime, *, explain: Expla
         note=parts.note(health),
         was=health.last_known or "",
         reason=health.reason,
+        reason_page=page_of(health.reason, docs),
         message=health.message,
         since=parts.moment(health.since, now),
         exact=health.exact,
@@ -107,10 +111,6 @@ def unit(index: Index, cluster: str, name: str, now: datetime, *, explain: Expla
 
 def _named(units: tuple[BoundUnit, ...], name: str) -> BoundUnit | None:
     return next((one for one in units if one.health.unit.name == name), None)
-
-
-def _concerns(line: Line, key: UnitKey) -> bool:
-    return line[0].unit in (key, None)
 
 
 def _nothing(waiting: Waiting, cluster: ClusterHealth) -> str:

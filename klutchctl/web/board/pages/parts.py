@@ -179,7 +179,9 @@ def frame(index: Index, here: Place, now: datetime) -> Frame:
         version=index.version,
         waiting=len(state.waiting.lines),
         fleet=state.name,
-        revision=plan_rows.short_commit(state.source.revision or _revision(state)),
+        revision=plan_rows.short_commit(
+            state.source.revision or (state.board.revision if state.board else "")
+        ),
         source=" ".join(part for part in (state.source.url, state.source.ref) if part),
         shard=", ".join(state.shard),
         here=here,
@@ -188,10 +190,6 @@ def frame(index: Index, here: Place, now: datetime) -> Frame:
         running=state.running.trigger if state.running else "",
         banners=tuple(_banners(state, now)),
     )
-
-
-def _revision(state: FleetState) -> str:
-    return state.board.revision if state.board else ""
 
 
 def _banners(state: FleetState, now: datetime) -> Iterator[Banner]:

@@ -17,6 +17,7 @@ from reconciler.blueprints.objects import UNMARKED, Marks
 from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Create, Patch
 from reconciler.core.manifest import Manifest, put
+from tests.support.kubeconfigs import b64
 
 ISSUER: Final = "https://idp.example.org"
 ALICE: Final = Identity(ISSUER, "alice", "oidc:alice")
@@ -27,10 +28,6 @@ TERMS: Final = SpaceTerms(
 SERVICE: Final = frozenset({"databases.shop.example"})
 WANTED: Final = Wanted(ALICE, "4ceiSr", TERMS, SERVICE)
 SPACE: Final = WANTED.name
-
-
-def encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 def live(made: Manifest, **metadata: str) -> Manifest:
@@ -53,7 +50,7 @@ def namespace(
 
 
 def token(value: str = "t0ken", ca: str = "other PEM") -> Manifest:
-    data = {"token": encoded(value), "ca.crt": encoded(ca)}
+    data = {"token": b64(value), "ca.crt": b64(ca)}
     return live({**objects.token_secret(SPACE, names.BINDER, marks=UNMARKED), "data": data})
 
 
@@ -221,16 +218,16 @@ def test_the_kubeconfig_leads_into_the_space(ca: str, used: str) -> None:
     assert document["users"] == [{"name": "default", "user": {"token": "t0ken"}}]
     assert document["clusters"][0]["cluster"] == {
         "server": TERMS.server,
-        "certificate-authority-data": encoded(used),
+        "certificate-authority-data": b64(used),
         "tls-server-name": "api.internal",
     }
 
 
 def test_a_kubeconfig_that_differs_is_repaired_whole() -> None:
-    secret = {**stored("old"), "data": {"kubeconfig": encoded("old"), "more": encoded("x")}}
+    secret = {**stored("old"), "data": {"kubeconfig": b64("old"), "more": b64("x")}}
     (step,) = steps(decide(replace(HALF, kubeconfig=secret)))
     assert isinstance(step, Patch)
-    assert step.body["data"] == {"kubeconfig": encoded(kubeconfig()), "more": None}
+    assert step.body["data"] == {"kubeconfig": b64(kubeconfig()), "more": None}
     assert manifest.resource_version_of(step.body) == "7"
 
 
