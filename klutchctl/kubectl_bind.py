@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from klutchctl.binding.job import Job
     from klutchctl.binding.progress import Progress
     from klutchctl.binding.run import Asked, Way
-    from reconciler.kube.connection import Connection
 
 _APISERVICE: Final = "apiservice"
 
@@ -75,41 +74,26 @@ def _bind_url(said: argparse.Namespace, progress: "Progress") -> int:
 
     if not said.url[0].startswith(("http://", "https://")):
         raise ConfigError(f"unknown argument: {said.url[0]}")
-    flags_of_way = Flags(
-        callback_port=said.callback_port,
-        device_code=said.device_code,
-        client_id=said.client_id,
-        client_secret_file=said.client_secret_file,
-        client_key_file=said.client_key_file,
-        client_assertion_file=said.client_assertion_file,
-        scopes=tuple(said.scope),
-        identity=said.identity,
-        exchange=said.exchange,
-        issuer=said.issuer,
-    )
-    way = flags_of_way.way(browser() if said.open_browser else None)
+    way = Flags.of(vars(said)).way(browser() if said.open_browser else None)
     job = _job(said, progress, way)
     print(uvloop.run(_printed(job, said.output)), end="")
     return 0
 
 
 async def _printed(job: "Job", output: str) -> str:
-    from klutchctl.binding.job import bound, documents
+    from klutchctl.binding.job import printed
 
+    text = await printed(job, output)
     if not job.asked.dry_run:
-        text = await bound(job)
         print(file=sys.stderr)
-        return text
-    async with job.bind() as bind:
-        granted = await bind.dry_run()
-    return documents(granted.grant.requests, output)
+    return text
 
 
 def _bind_apiservice(said: argparse.Namespace, progress: "Progress") -> int:
     import uvloop
 
     from klutchctl.binding import apiservice
-    from klutchctl.binding.run import Browser
+    from klutchctl.binding.run import Way
 
     source = apiservice.Source(
         manifest=said.file,
@@ -119,7 +103,7 @@ def _bind_apiservice(said: argparse.Namespace, progress: "Progress") -> int:
         namespace=said.remote_namespace,
     )
     source.require()
-    job = _job(said, progress, Browser())
+    job = _job(said, progress, Way())
     text = uvloop.run(apiservice.bound(job, source))
     print(file=sys.stderr)
     print(text, end="")
@@ -127,11 +111,12 @@ def _bind_apiservice(said: argparse.Namespace, progress: "Progress") -> int:
 
 
 def _job(said: argparse.Namespace, progress: "Progress", way: "Way") -> "Job":
+    from klutchctl.binding import kubectl_flags
     from klutchctl.binding.job import Job
 
     return Job(
         asked=_asked(said, way),
-        connection=_connection(said),
+        connection=kubectl_flags.connection(said),
         progress=progress,
         claims=said.claims,
         accept=said.accept,
@@ -156,9 +141,3 @@ def _asked(said: argparse.Namespace, way: "Way") -> "Asked":
         wait=said.wait_timeout,
         ready=said.wait,
     )
-
-
-def _connection(said: argparse.Namespace) -> "Connection":
-    from klutchctl.binding import kubectl_flags
-
-    return kubectl_flags.connection(said)

@@ -20,7 +20,9 @@ from reconciler import api
 from reconciler.api import Liveness
 from reconciler.blueprints import consent
 from reconciler.core import conditions, manifest, names
+from reconciler.core.conditions import Condition
 from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.times import moment
 
 _FLEET: Final = "fleet.klutchctl.dev/v1alpha1"
 _PLACEHOLDER: Final = "your-cluster"
@@ -30,7 +32,12 @@ _LONGEST_NAME: Final = 63
 
 def result(offer: Offer, chosen: Collection[int], *, url: str) -> Result:
     """Return how an offer of the front door at `url` is bound."""
-    return Result(command(offer, chosen, url=url), fleet(offer, chosen), tuple(_remarks(offer)))
+    return Result(
+        command(offer, chosen, url=url),
+        shlex.join(["kubectl", "bind", f"{url}/export"]),
+        fleet(offer, chosen),
+        tuple(_remarks(offer)),
+    )
 
 
 def command(offer: Offer, chosen: Collection[int], *, url: str) -> str:
@@ -103,10 +110,8 @@ def _said(claim: Manifest) -> Mapping[str, JSON]:
     return said
 
 
-_READY: Final[Mapping[str, tuple[str, Shape]]] = {
-    conditions.TRUE: ("Ready", "good"),
-    conditions.FALSE: ("Not ready", "bad"),
-}
+_LOOK: Final = "In your cluster: kubectl -n klutch-bind get deployment konnector"
+_CONDITIONS: Final = "Its conditions say why."
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
@@ -115,6 +120,7 @@ class BoundCluster:
     """An app cluster with a space, as pages show it.
 
     `issuer` is "" until the space says who vouches for it. `services` are the names of its exports.
+    Its user calls it `name`.
     """
 
     space: str
@@ -124,11 +130,12 @@ class BoundCluster:
     is_deleting: bool
     cluster_binding: Manifest | None = field(default=None, repr=False)
     services: tuple[str, ...] = ()
+    name: str = ""
 
 
 def row(bound: BoundCluster, now: datetime) -> BindingRow:
     """Return a binding space as pages show it."""
-    word, shape = _state(bound, now)
+    word, shape, step = _state(bound, now)
     heartbeat = api.heartbeat_of(bound.cluster_binding)
     return BindingRow(
         space=bound.space,
@@ -140,10 +147,31 @@ def row(bound: BoundCluster, now: datetime) -> BindingRow:
         heartbeat="never" if heartbeat is None else ago(now - heartbeat.time),
         href=f"/ui/bindings/{quote(bound.space, safe='')}",
         conditions=[
-            ConditionRow(one.type, one.status, one.reason, one.message, one.last_transition_time)
+            ConditionRow(
+                one.type,
+                one.status,
+                one.reason,
+                one.message,
+                _since(one, now),
+                "waiting" if shape == "waiting" and _shape(one) == "bad" else _shape(one),
+            )
             for one in conditions.of(bound.cluster_binding)
         ],
+        name=bound.name,
+        next=step,
     )
+
+
+def _since(condition: Condition, now: datetime) -> str:
+    since = moment(condition.last_transition_time)
+    return condition.last_transition_time if since is None else ago(now - since)
+
+
+def _shape(condition: Condition) -> Shape:
+    if condition.status == conditions.TRUE:
+        return "good"
+    waits = condition.status != conditions.FALSE or condition.severity == conditions.INFO
+    return "waiting" if waits else "bad"
 
 
 def unbind(bound: BoundCluster) -> list[str]:
@@ -167,15 +195,20 @@ def ago(age: timedelta) -> str:
     return f"{seconds} s ago"
 
 
-def _state(bound: BoundCluster, now: datetime) -> tuple[str, Shape]:
+def _state(bound: BoundCluster, now: datetime) -> tuple[str, Shape, str]:
+    """Return the state of a cluster in a word and a shape, and its user's next step."""
     if bound.is_deleting:
-        return "Being deleted", "waiting"
+        return "Being deleted", "waiting", ""
     heartbeat = api.heartbeat_of(bound.cluster_binding)
     timeout = api.SILENCE if heartbeat is None else heartbeat.timeout
     match api.liveness(heartbeat, now, timeout=timeout):
         case Liveness.NEVER:
-            return "Waiting for the konnector", "waiting"
+            return "Waiting for the konnector", "waiting", _LOOK
         case Liveness.SILENT:
-            return "No heartbeat", "silent"
+            return "No heartbeat", "silent", _LOOK
     ready = conditions.said(bound.cluster_binding, conditions.READY)
-    return _READY.get(ready.status if ready else "", ("Unknown", "waiting"))
+    if ready is None or ready.status not in (conditions.TRUE, conditions.FALSE):
+        return "Unknown", "waiting", _CONDITIONS
+    if ready.status == conditions.TRUE:
+        return "Ready", "good", ""
+    return "Not ready", _shape(ready), _CONDITIONS

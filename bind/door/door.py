@@ -172,6 +172,7 @@ def _access(settings: DoorSettings, clock: Clock) -> Callable[[], Access]:
 def _routes(services: Services) -> Routes:
     api, sign_in, walk = Api(services), SignIn(services), Walk(services)
     got: dict[str, RouteHandler] = {
+        "/": api.start,
         "/export": api.export,
         "/authorize": sign_in.authorize,
         "/callback": sign_in.callback,

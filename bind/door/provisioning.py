@@ -51,12 +51,16 @@ class SpaceTerms:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The space that is asked for, and the `resources` that are to be bound there."""
+    """The space that is asked for, and the `resources` that are to be bound there.
+
+    `label` is what people call the app cluster, "" where nobody says.
+    """
 
     identity: Identity
     cid: str
     terms: SpaceTerms
     resources: frozenset[str]
+    label: str = ""
 
     @property
     def annotation(self) -> str:
@@ -111,14 +115,14 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """The space is there, and its konnector may do what it has to."""
+class Space:
+    """A space that is there, and its konnector may do what it has to."""
 
-    space: str
+    name: str
     kubeconfig: bytes = field(repr=False)
 
 
-Outcome: TypeAlias = tuple[Step, ...] | Wait | Ready | Refused
+Outcome: TypeAlias = tuple[Step, ...] | Wait | Space | Refused
 
 
 def decide(seen: Seen, wanted: Wanted) -> Outcome:
@@ -154,7 +158,7 @@ def _made(seen: Seen, wanted: Wanted) -> Outcome:
     if problem:
         return Refused("unavailable", f"The binding space cannot be made: {problem}")
     notes = {keys.IDENTITY: wanted.annotation, keys.ISSUER: wanted.identity.issuer}
-    notes |= bounds.door_note(wanted.resources)
+    notes |= bounds.door_note(wanted.resources) | _label(wanted)
     made = objects.namespace(wanted.name, marks=Marks(wanted.terms.labels, notes))
     return (Create(NAMESPACE, made, seen.cluster),)
 
@@ -169,11 +173,17 @@ def _notes(seen: Seen, wanted: Wanted, namespace: Manifest) -> dict[str, JSON]:
     if keys.ISSUER not in manifest.annotations_of(namespace):
         notes[keys.ISSUER] = wanted.identity.issuer
     if not bounds.is_of_fleet(namespace):
+        known = manifest.annotations_of(namespace)
+        notes.update({key: text for key, text in _label(wanted).items() if known.get(key) != text})
         noted = bounds.bound_at_door(namespace)
         bound = wanted.resources | (seen.held if noted is None else noted)
         if bound != noted:
             notes.update(bounds.door_note(bound))
     return notes
+
+
+def _label(wanted: Wanted) -> dict[str, str]:
+    return {keys.CLUSTER_NAME: wanted.label} if wanted.label else {}
 
 
 def own_of(namespaces: Sequence[Manifest], wanted: Wanted) -> list[Manifest]:
@@ -271,7 +281,7 @@ def _credential(seen: Seen, wanted: Wanted, space: str) -> Outcome:
         return steps
     if not _is_granted(seen, space):
         return Wait(f"the konnector of {space} has no rights yet")
-    return Ready(space, content)
+    return Space(space, content)
 
 
 def _kubeconfig(seen: Seen, space: str, content: bytes) -> tuple[Step, ...] | Refused:

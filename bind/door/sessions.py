@@ -97,9 +97,9 @@ class Wish:
     """The purpose of a sign-in, as its start stated it.
 
     `target` is where the answer goes, "" for a browser that only looks around. `sid` and `cid` are
-    the CLI's session and the app cluster. With `challenge`, the answer is a code that only the CLI
-    redeems; only then, `resource` and `group` name what is to be bound, and `dry_run` asks for an
-    answer that makes nothing.
+    the CLI's session and the app cluster, which its user calls `name`. With `challenge`, the answer
+    is a code that only the CLI redeems; only then, `resource` and `group` name what is to be bound,
+    and `dry_run` asks for an answer that makes nothing.
     """
 
     target: str = ""
@@ -109,6 +109,7 @@ class Wish:
     dry_run: bool = False
     resource: str = ""
     group: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,23 +164,9 @@ class Code(Session):
     the CLI. `id` tells one code from another; `claims` is the digest of what was agreed to.
     """
 
-    id: str = ""
-    consent: tuple[int, ...] | None = None
+    id: str
+    consent: tuple[int, ...] | None
     claims: str = ""
-
-    @classmethod
-    def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
-        """Return what a code holds, or None."""
-        return _made(
-            keys.open(purpose, text, now),
-            lambda held: cls(**_session_fields(held), **_code_fields(held)),
-        )
-
-
-def _code_fields(held: dict[str, Any]) -> dict[str, Any]:
-    consent = held["consent"]
-    agreed = None if consent is None else tuple(consent)
-    return {"id": held["id"], "consent": agreed, "claims": held["claims"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +178,12 @@ class Visit(Session):
     @classmethod
     def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
         """Return what a cookie holds; None also where it was not used for an hour."""
-        visit = _made(
-            keys.open(purpose, text, now),
-            lambda held: cls(**_session_fields(held), used=held.get("used", held["at"])),
-        )
-        return None if visit is None or now - visit.used > _IDLE else visit
+        visit = super(Visit, cls).opened(keys, purpose, text, now)
+        return None if visit is None or now - visit.seen > _IDLE else visit
+
+    @property
+    def seen(self) -> float:
+        return max(self.used, self.at)
 
 
 def _made(held: dict[str, Any] | None, make: Callable[[dict[str, Any]], T]) -> T | None:
@@ -210,4 +198,5 @@ def _session_fields(held: dict[str, Any]) -> dict[str, Any]:
     identity = held["identity"]
     claims = tuple((name, tuple(values)) for name, values in identity.get("claims", ()))
     known = {**identity, "groups": tuple(identity["groups"]), "claims": claims}
-    return {"identity": Identity(**known), "wish": Wish(**held["wish"]), "at": held["at"]}
+    own = {name: tuple(one) if isinstance(one, list) else one for name, one in held.items()}
+    return {**own, "identity": Identity(**known), "wish": Wish(**held["wish"])}

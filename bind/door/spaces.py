@@ -9,7 +9,7 @@ controllers would: the next call finds what it did.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -20,7 +20,7 @@ from bind.door.authorizer import Authorizer
 from bind.door.catalogue import Offer
 from bind.door.choices import BoundCluster
 from bind.door.identity import Identity, owner_key
-from bind.door.provisioning import Content, Ready, Seen, SpaceTerms, Step, Wait, Wanted
+from bind.door.provisioning import Content, Seen, Space, SpaceTerms, Step, Wait, Wanted
 from bind.door.refusals import Refused
 from bind.door.settings import PRETTY_NAME, DoorSettings
 from bind.door.views import Views
@@ -43,14 +43,6 @@ DEADLINE: Final = 10.0  # seconds
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 _EVENT_TIME: Final = 1.0  # seconds for an Event, which nobody waits for longer
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """A space that is ready."""
-
-    name: str
-    kubeconfig: bytes = field(repr=False)
 
 
 def terms_of(settings: DoorSettings, way: Connection, *, restricted: bool) -> SpaceTerms:
@@ -97,16 +89,17 @@ class Spaces:
         self._unreported = set[str]()
         self._source = Source(f"{keys.OWN_PREFIX}klutch-bind", holder_here())
 
-    async def provide(self, identity: Identity, cid: str, *offers: Offer) -> Space:
+    async def provide(self, identity: Identity, cid: str, *offers: Offer, name: str = "") -> Space:
         """Return the space of an identity's app cluster, made or mended first where it has to be.
 
-        It may ask for exports of what these offer from then on.
+        It may ask for exports of what these offer from then on. `name` is what people call the
+        cluster, "" where nobody says.
 
         Raises Refused: what is not offered or allowed any more, too many spaces, a space that is
         not the identity's, and `unavailable` where it is not ready in 10 s.
         """
         bound = frozenset(index_key(offer.resource) for offer in offers)
-        progress = _Progress(Wanted(identity, cid, self._terms, bound))
+        progress = _Progress(Wanted(identity, cid, self._terms, bound, name))
         owner = owner_key(identity)
         turn = self._turns.setdefault(owner, asyncio.Lock())
         try:
@@ -141,6 +134,7 @@ class Spaces:
             manifest.is_deleting(namespace),
             self._views().cluster_binding(space),
             tuple(manifest.name_of(one) for one in self._views().exports(space)),
+            notes.get(keys.CLUSTER_NAME, ""),
         )
 
     async def _require(self, identity: Identity, offer: Offer) -> None:
@@ -156,9 +150,9 @@ class Spaces:
                 seen = await self._look(progress.wanted)
                 outcome = provisioning.decide(seen, progress.wanted)
                 match outcome:
-                    case Ready():
+                    case Space():
                         await self._report(progress, seen.content.cluster_binding)
-                        return Space(outcome.space, outcome.kubeconfig)
+                        return outcome
                     case Refused():
                         raise outcome
                     case Wait():

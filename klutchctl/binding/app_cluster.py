@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from klutchctl.binding import decisions, konnector, response
-from klutchctl.binding.decisions import CreateSecret, KeepSecret, RefreshSecret, SecretStep
+from klutchctl.binding import Rights, decisions, konnector, response
+from klutchctl.binding.decisions import SecretStep
 from klutchctl.binding.errors import BindEnded, NotInTime
-from klutchctl.binding.konnector import Decision, Rights
+from klutchctl.binding.konnector import Decision
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.response import Wanted, until
 from klutchctl.binding.sign_in.signed_in import DRY_RUN, cluster_id
@@ -28,11 +28,6 @@ from reconciler.kube.cluster import Cluster
 
 _MANAGER: Final = keys.MANAGER_BIND
 _TRIES: Final = 5
-_SAID: Final[Mapping[type[SecretStep], str]] = {
-    KeepSecret: "secret-keep",
-    CreateSecret: "secret-create",
-    RefreshSecret: "secret-refresh",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +100,21 @@ class AppCluster:
                 name = await self._put(step)
             except Conflict:
                 continue
-            self._progress.say(_SAID[type(step)], name=name, **facts)
+            if step.patch or step.manifest:
+                self._progress.say(
+                    "secret-refresh" if step.patch else "secret-create", name=name, **facts
+                )
             return name
         raise BindEnded("another program changes the kubeconfig Secret in klutch-bind all the time")
 
     async def _put(self, step: SecretStep) -> str:
-        match step:
-            case KeepSecret(name):
-                return name
-            case CreateSecret(made):
-                live = await self._cluster.create(made, refs.SECRET, manager=_MANAGER)
-                return manifest.name_of(live)
-            case RefreshSecret(name, patch):
-                ref = self._ref(refs.SECRET, names.KLUTCH_NAMESPACE, name)
-                await self._cluster.merge_patch(ref, patch, manager=_MANAGER)
-                return name
+        if step.manifest is not None:
+            made = await self._cluster.create(step.manifest, refs.SECRET, manager=_MANAGER)
+            return manifest.name_of(made)
+        if step.patch is not None:
+            ref = self._ref(refs.SECRET, names.KLUTCH_NAMESPACE, step.name)
+            await self._cluster.merge_patch(ref, step.patch, manager=_MANAGER)
+        return step.name
 
     async def install(
         self, decision: Decision, rights: Rights, served: Sequence[konnector.Served]
@@ -167,6 +162,8 @@ class AppCluster:
         ref = self._ref(refs.CLUSTER_ROLE, "", names.KONNECTOR_CLUSTER_ROLE)
         live = await self._cluster.get(ref)
         if live is not None:
+            if konnector.is_full(live) and not konnector.is_full({"rules": [*rules]}):
+                self._progress.say("rights-full", name=ref.name)
             patch = konnector.widened(live, rules)
             if patch is not None:
                 await self._cluster.merge_patch(ref, patch, manager=_MANAGER)

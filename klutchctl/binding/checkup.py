@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from klutchctl.binding import provider
 from klutchctl.binding.errors import BadAnswer
-from klutchctl.binding.provider import FrontDoor, Places
+from klutchctl.binding.provider import FrontDoor
 from reconciler.core.errors import ConfigError
 from reconciler.doctor.diagnosis import (
     CLOCK_PROBLEM,
@@ -143,22 +143,21 @@ async def examined(
 
     Raises ConfigError for what is no URL.
     """
-    places = provider.places(url)
+    export, well_known = provider.places(url)
     async with Http(ca_file=ca_file) as http:
-        doctor = _Doctor(http, now)
-        return await doctor.look(url, places)
+        return await _Doctor(http, now).look(url, export, well_known)
 
 
 class _Doctor:
     def __init__(self, http: Http, now: Callable[[], datetime]) -> None:
         self._http, self._now = http, now
 
-    async def look(self, url: str, places: Places) -> tuple[Examined, ...]:
+    async def look(self, url: str, export: str, well_known: str) -> tuple[Examined, ...]:
         try:
-            answer = await self._http.get(places.front_door)
+            answer = await self._http.get(well_known)
             if answer.status == _OK:
-                return await self._door(url, places, answer)
-            exported = await self._http.get(places.export)
+                return await self._door(url, export, answer)
+            exported = await self._http.get(export)
         except OutboundError as error:
             found = problem("connection", str(error))
             return (Examined(url, _ISSUER, (found,), readable=False),)
@@ -167,7 +166,7 @@ class _Doctor:
             return (Examined(url, _BACKEND, findings),)
         return (await self._issuer(url),)
 
-    async def _door(self, url: str, places: Places, answer: Answer) -> tuple[Examined, ...]:
+    async def _door(self, url: str, export: str, answer: Answer) -> tuple[Examined, ...]:
         try:
             door = provider.front_door_of(answer.body)
             provider.require_own(door, url)
@@ -175,7 +174,7 @@ class _Doctor:
             return (Examined(url, _DOOR, (problem("front-door", str(error)),)),)
         findings = [*of_door(door), *self._clock(answer)]
         try:
-            findings += _exported(await self._http.get(places.export))
+            findings += _exported(await self._http.get(export))
             findings += await self._routes(door)
         except OutboundError as error:
             findings.append(problem("routes", str(error)))

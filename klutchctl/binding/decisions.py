@@ -8,10 +8,9 @@ permission claims, and a person answers the rest. A page of the provider propose
 import base64
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
-from typing import Final, TypeAlias
+from typing import Final
 
-from klutchctl.binding import response
+from klutchctl.binding import Claims, response
 from klutchctl.binding.errors import BadAnswer, BindEnded, NoConsent
 from klutchctl.binding.response import Wanted
 from reconciler import api
@@ -26,31 +25,16 @@ from reconciler.planning.permission_claims import is_wider
 
 
 @dataclass(frozen=True, slots=True)
-class KeepSecret:
-    """The Secret holds this very kubeconfig."""
+class SecretStep:
+    """The step after which a Secret holds a kubeconfig: a `manifest` to create, or a `patch`.
 
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshSecret:
-    """The Secret leads to the same space by another credential; `patch` changes that alone.
-
-    Anybody may name the address of another: the credential is tried before it is written.
+    Neither where it holds this very one. The patch changes the credential alone, to the same
+    space; anybody may name the address of another: it is tried there before it is written.
     """
 
-    name: str
-    patch: Manifest
-
-
-@dataclass(frozen=True, slots=True)
-class CreateSecret:
-    """No Secret leads to this space."""
-
-    manifest: Manifest
-
-
-SecretStep: TypeAlias = KeepSecret | RefreshSecret | CreateSecret
+    name: str = ""
+    patch: Manifest | None = None
+    manifest: Manifest | None = None
 
 
 def secret_step(
@@ -65,14 +49,14 @@ def secret_step(
     data = base64.b64encode(content).decode()
     fitting = [one for one in secrets if _leads(one, way)]
     if not fitting:
-        return CreateSecret(_new_secret(data))
+        return SecretStep(manifest=_new_secret(data))
     live = min(fitting, key=lambda one: (manifest.name_of(one) not in used, manifest.name_of(one)))
     name = manifest.name_of(live)
     if api.kubeconfig_content(live, names.KUBECONFIG) == content:
-        return KeepSecret(name)
+        return SecretStep(name)
     version = manifest.resource_version_of(live)
     change: dict[str, JSON] = {names.KUBECONFIG: data}
-    return RefreshSecret(name, {"metadata": {"resourceVersion": version}, "data": change})
+    return SecretStep(name, {"metadata": {"resourceVersion": version}, "data": change})
 
 
 def _way_of(content: bytes) -> Connection:
@@ -203,23 +187,6 @@ _TRIES: Final = 100  # a pipe of nonsense ends
 _PROPOSED: Final = "The provider says that you accepted this on its page:\n"
 
 
-class Claims(StrEnum):
-    """The claims that are accepted without a question; `openings` still asks."""
-
-    ASK = "ask"
-    REQUIRED = "required"
-    ALL = "all"
-    NONE = "none"
-
-
-class Verdict(Enum):
-    """The answer to a claim."""
-
-    ACCEPT = "accept"
-    REJECT = "reject"
-    ASK = "ask"
-
-
 @dataclass(frozen=True, slots=True)
 class Answers:
     """A source of answers.
@@ -246,8 +213,8 @@ class Answers:
             place: self.verdict(claim, proposed=answered is None or _said(claim) in agreed)
             for place, claim in enumerate(claims)
         }
-        chosen = {place for place, one in verdicts.items() if one is Verdict.ACCEPT}
-        asked = [place for place, one in verdicts.items() if one is Verdict.ASK]
+        chosen = {place for place, one in verdicts.items() if one}
+        asked = [place for place, one in verdicts.items() if one is None]
         # The original asks about each; a proposal is one question.
         for places in [[one] for one in asked] if answered is None else filter(None, [asked]):
             if self._asked("" if answered is None else _PROPOSED, [claims[one] for one in places]):
@@ -255,8 +222,11 @@ class Answers:
         require_required(wanted, chosen)
         return consent.accepted(claims, chosen)
 
-    def verdict(self, claim: Manifest, *, proposed: bool = True) -> Verdict:
-        """Return what becomes of a claim; a page may take its proposal back, and no more."""
+    def verdict(self, claim: Manifest, *, proposed: bool = True) -> bool | None:
+        """Tell whether a claim is accepted; None: it is asked for.
+
+        A page may take its proposal back, and no more.
+        """
         opened = consent.openings(claim)
         named = bool(opened) and {*opened} <= {*self.accept}
         allowed = (
@@ -265,11 +235,11 @@ class Answers:
             or (self.claims is Claims.REQUIRED and get_bool(claim, "required"))
         )
         if not proposed:
-            return Verdict.REJECT
+            return False
         if named or (allowed and not opened):
-            return Verdict.ACCEPT
+            return True
         asks = self.claims is Claims.ASK or (allowed and self.interactive)
-        return Verdict.ASK if asks else Verdict.REJECT
+        return None if asks else False
 
     def rejected_unasked(self, claims: Sequence[Manifest]) -> list[str]:
         """Return what flags have rejected, as --accept names it: nobody has seen it."""

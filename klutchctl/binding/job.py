@@ -12,7 +12,8 @@ from typing import Final
 
 import yaml
 
-from klutchctl.binding.decisions import Answers, Claims
+from klutchctl.binding import Claims
+from klutchctl.binding.decisions import Answers
 from klutchctl.binding.errors import Denied
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import MOST, TIMEOUT
@@ -122,11 +123,15 @@ def age(seconds: int) -> str:
     return f"{hours}h" if hours < 48 else f"{days}d"
 
 
-async def bound(job: Job) -> str:
-    """Bind, and return the table of what is bound. Raises what `Bind.bind` does."""
+async def printed(job: Job, output: str) -> str:
+    """Bind, and return the table of what is bound; of a dry run, the requests.
+
+    Raises what `Bind.bind` does.
+    """
     async with job.bind() as bind:
-        resources = await bind.bind()
-        return await tabled(bind, resources)
+        if job.asked.dry_run:
+            return documents((await bind.dry_run()).grant.requests, output)
+        return await tabled(bind, await bind.bind())
 
 
 async def tabled(bind: Bind, resources: Sequence[GroupResource]) -> str:

@@ -5,8 +5,8 @@ Minimal rights are those of all that is bound there, and grow with each bind.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
+from klutchctl.binding import Rights
 from klutchctl.binding.response import Wanted
 from reconciler.blueprints import consent, objects, policies, rbac
 from reconciler.blueprints import konnector as blueprint
@@ -18,13 +18,6 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.refs import GroupResource
-
-
-class Rights(StrEnum):
-    """The rights of a konnector in its app cluster."""
-
-    MINIMAL = "Minimal"
-    FULL = "Full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +160,18 @@ def _claimed(claim: Manifest) -> Claimed:
     return Claimed(manifest.get_text(claim, "group"), manifest.get_text(claim, "resource"), down)
 
 
+def is_full(live: Manifest) -> bool:
+    """Tell whether a ClusterRole allows everything, as the original's does."""
+    return any(rule in manifest.get_maps(live, "rules") for rule in rbac.FULL)
+
+
 def widened(live: Manifest, stated: Sequence[Manifest]) -> Manifest | None:
     """Return the patch that gives a live ClusterRole these rules beside its own, None for none.
 
     Narrowing what a running konnector may do would stop it.
     """
     held = manifest.get_maps(live, "rules")
-    if any(rule in held for rule in rbac.FULL):
+    if is_full(live):
         return None
     missing = [rule for rule in stated if not any(_covers(own, rule) for own in held)]
     if not missing:

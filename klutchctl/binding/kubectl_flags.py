@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from klutchctl.binding.decisions import Claims
-from klutchctl.binding.konnector import Rights
+from klutchctl.binding import Claims, Rights
 from reconciler.controller.flags import Version
 from reconciler.core.addresses import proxy_fault
 from reconciler.core.errors import ConfigError
@@ -133,9 +132,6 @@ def _apiservice() -> _Parser:
     return parser
 
 
-_NAME: Final = "the app cluster"
-
-
 def connection(said: argparse.Namespace) -> Connection:
     """Return the connection to the app cluster. Raises ConfigError."""
     if said.as_uid:
@@ -166,14 +162,16 @@ def _of_files(said: argparse.Namespace) -> Connection:
         files = kubeconfig.merged(paths)
     except ConfigError:
         if said.server and not said.kubeconfig:
-            return Connection(_NAME, said.server)
+            return Connection(said.server, said.server)
         raise
     chosen = entries.profile(files, said.context or None)
     if said.user:
         if said.user not in files.users:
             raise ConfigError("there is no such user in the kubeconfig", where="--user")
         chosen = replace(chosen, user=files.users[said.user])
-    return profile.connection(chosen, name=_NAME, environ=os.environ, read=kubeconfig.read_file)
+    return profile.connection(
+        chosen, name=chosen.context.name, environ=os.environ, read=kubeconfig.read_file
+    )
 
 
 def _credential(said: argparse.Namespace) -> Credential | None:

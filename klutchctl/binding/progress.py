@@ -12,6 +12,7 @@ from klutchctl.render.terminal import visible
 SENTENCES: Final[Mapping[str, str]] = {
     "namespace": "Created Namespace klutch-bind",
     "visit": "Sign in with your browser:\n\n\t{url}\n",
+    "agree": "Agree to {name} in your browser, too:\n\n\t{url}\n",
     "device": (
         "Your token will be given to {door}: go on only if you mean to bind there.\n"
         "Sign in with any browser at {url}\nand enter the code {code}"
@@ -20,13 +21,14 @@ SENTENCES: Final[Mapping[str, str]] = {
     "signed-in": "Signed in at {url}",
     "secret-create": "Created Secret klutch-bind/{name} for {host}, namespace {namespace}",
     "secret-refresh": "Refreshed Secret klutch-bind/{name} for {host}, namespace {namespace}",
-    "secret-keep": "Secret klutch-bind/{name} is as it should be",
     "request": "Requesting {name}",
     "rejected": "{name}: the provider's claims on {kinds} are rejected; --accept accepts them",
     "reserved": "{name}: what you accept reaches namespaces of the cluster itself: {opened}",
     "konnector": "Installed konnector {image}",
     "policy-kept": "Admission policy {name} is another program's, and left as it is",
     "rights": "Widened the rights of the konnector",
+    "rights-full": "The konnector may do everything in this cluster, by ClusterRole {name};"
+    " konnector/deploy/minimal limits it",
     "waiting": "Waiting for the konnector",
     "bound": "Created APIServiceBinding {name}",
     "bound-already": "APIServiceBinding {name} is there already; its claims are left as they are",

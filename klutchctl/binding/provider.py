@@ -48,14 +48,6 @@ _LONGEST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The URLs of a provider's documents: the public one (`export`), and our front door's own."""
-
-    export: str
-    front_door: str
-
-
-@dataclass(frozen=True, slots=True)
 class Device:
     """The identity provider of the device grant. `token` is the field that the door takes."""
 
@@ -88,7 +80,7 @@ class Provider:
     door: FrontDoor | None
 
 
-def places(url: str) -> Places:
+def places(url: str) -> tuple[str, str]:
     """Return where to ask. `url` is the base or `.../export`. Raises ConfigError."""
     try:
         parts = urlsplit(url)
@@ -103,7 +95,7 @@ def places(url: str) -> Places:
         raise ConfigError("the URL of a provider has no fragment")
     path = parts.path.rstrip("/").removesuffix(_EXPORT)
     export = urlunsplit((parts.scheme, parts.netloc, path + _EXPORT, parts.query, ""))
-    return Places(export, urlunsplit((parts.scheme, parts.netloc, path + _WELL_KNOWN, "", "")))
+    return export, urlunsplit((parts.scheme, parts.netloc, path + _WELL_KNOWN, "", ""))
 
 
 def authorize_url_of(body: bytes) -> str:
@@ -205,16 +197,16 @@ def parsed(body: bytes, place: str) -> Mapping[str, JSON]:
 
 async def discovered(http: Http, url: str) -> Provider:
     """Return what the provider at a URL is. Raises ConfigError, BadAnswer and BindEnded."""
-    asked = places(url)
-    exported = await _answer(http.get(asked.export))
-    _require(exported, asked.export)
-    found = await _answer(http.get(asked.front_door))
+    export, well_known = places(url)
+    exported = await _answer(http.get(export))
+    _require(exported, export)
+    found = await _answer(http.get(well_known))
     door = None
     if found.status == 200:
         door = front_door_of(found.body)
         require_own(door, url)
     elif found.status != 404:
-        _require(found, asked.front_door)
+        _require(found, well_known)
     return Provider(url, authorize_url_of(exported.body), door)
 
 
@@ -239,13 +231,13 @@ async def bind(
     door: FrontDoor,
     token: Secret,
     *,
-    cluster_id: str,
+    cluster: Mapping[str, JSON],
     resources: Sequence[GroupResource],
     dry_run: bool,
 ) -> Manifest:
     """Return the BindingResponse for a token. Raises Denied, BadAnswer and BindEnded."""
     body: dict[str, JSON] = {
-        "clusterID": cluster_id,
+        **cluster,
         "resources": [one.wire for one in resources],
         "dryRun": dry_run,
     }

@@ -9,16 +9,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from klutchctl.binding import decisions, konnector, response
+from klutchctl.binding import Rights, decisions, konnector, response
 from klutchctl.binding.app_cluster import AppCluster, Seen
-from klutchctl.binding.decisions import (
-    Answers,
-    CreateSecret,
-    RefreshSecret,
-    SecretStep,
-    require_provider,
-)
-from klutchctl.binding.konnector import Decision, Rights
+from klutchctl.binding.decisions import Answers, SecretStep, require_provider
+from klutchctl.binding.konnector import Decision
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import FrontDoor, Provider, discovered
 from klutchctl.binding.response import Grant, Wanted, merged
@@ -27,7 +21,6 @@ from klutchctl.binding.sign_in.tokens import Identity, Sources, TokenSource, req
 from reconciler.blueprints.consent import reserved
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
-from reconciler.core.names import resource_name
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
@@ -37,37 +30,25 @@ from reconciler.oidc.grants import Client
 from reconciler.outbound.http import Http
 
 
-@dataclass(frozen=True, slots=True)
-class Browser:
-    """A person signs in here. `port` 0: any; `show` opens a browser, None: the person does."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """The way to sign in: a person in a browser, unless something else is given.
+
+    `port` of the callback, 0: any; `show` opens a browser, None: the person does. `device`: with a
+    code, on another machine. A machine has a `client` at the identity provider, or an `identity`
+    that another issuer vouches for; with both, the client exchanges its token.
+    """
 
     port: int = 0
     show: Callable[[str], object] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceCode:
-    """A person signs in on another machine."""
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """A machine with credentials of its own at the provider's identity provider."""
-
-    client: Client
+    device: bool = False
+    client: Client | None = None
+    identity: Identity | None = None
     scopes: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Vouched:
-    """A machine that another issuer vouches for; with `exchange`, by a token made of that."""
-
-    identity: Identity
-    exchange: Client | None = None
-    scopes: tuple[str, ...] = ()
-
-
-Way: TypeAlias = Browser | DeviceCode | Machine | Vouched
+    @property
+    def is_token(self) -> bool:
+        return bool(self.device or self.client or self.identity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +72,8 @@ class Asked:
     issuer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Agreed:
-    """A resource with the states of its claims; None: it is bound already."""
-
-    wanted: Wanted
-    claims: Sequence[Manifest] | None
+# A resource with the states of its claims; None: it is bound already.
+Agreed: TypeAlias = tuple[Wanted, Sequence[Manifest] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +126,35 @@ class Bind:
         self, signed_in: SignedIn, seen: Seen, decision: Decision
     ) -> list[GroupResource]:
         """Ask what is agreed to, carry it out, and return what is bound. Raises as `bind` does."""
-        agreed = self.agreed(signed_in, seen)
-        return await _Finish(self, seen, decision).all(signed_in.grant, agreed)
+        grant, agreed = signed_in.grant, self.agreed(signed_in, seen)
+        app, asked = self.app, self.asked
+        used, step = await _own_bindings(app, seen, grant, agreed)
+        known = step.name if step.patch else ""
+        secret = known or await app.put_secret(grant.kubeconfig, used)
+        assert grant.remote is not None
+        async with KubeCluster(grant.remote) as provider:
+            await response.request_exports(
+                provider,
+                grant.remote.namespace,
+                grant.requests,
+                self.progress,
+            )
+        if known:
+            await app.put_secret(grant.kubeconfig, used)
+        served = konnector.with_bound(
+            seen.bindings.values(),
+            [(wanted, claims) for wanted, claims in agreed if claims is not None],
+            secret,
+        )
+        await app.install(decision, asked.rights, served)
+        kind = await app.wait_for_api(seconds=asked.wait)
+        for wanted, claims in agreed:
+            await app.bind(wanted, claims or (), secret=secret, kind=kind)
+        bound = [wanted.resource for wanted, _ in agreed]
+        if asked.ready:
+            for resource in bound:
+                await app.wait_ready(resource, kind, seconds=asked.wait)
+        return bound
 
     def agreed(self, signed_in: SignedIn, seen: Seen) -> list[Agreed]:
         """Return the claims with their states, by flags and answers. Raises NoConsent."""
@@ -160,18 +164,18 @@ class Bind:
 
     def _agreed(self, wanted: Wanted, answered: Sequence[Manifest] | None, seen: Seen) -> Agreed:
         if seen.binding(wanted.resource) is not None:
-            return Agreed(wanted, None)
+            return wanted, None
         claims = self.answers.of(wanted, answered)
         if rejected := self.answers.rejected_unasked(claims):
             kinds = ", ".join(rejected)
             self.progress.say("rejected", name=wanted.resource.name, kinds=kinds)
         if opened := reserved(claims):
             self.progress.say("reserved", name=wanted.resource.name, opened=", ".join(opened))
-        return Agreed(wanted, claims)
+        return wanted, claims
 
     async def _provider(self) -> Provider:
         provider = await discovered(self.http, self.asked.url)
-        if not isinstance(self.asked.way, Browser):
+        if self.asked.way.is_token:
             require_issuer(front_door(provider), self.asked)
         return provider
 
@@ -181,36 +185,35 @@ class Bind:
             provider=provider,
             progress=self.progress,
             cluster_id=await self.app.identity(write=write),
+            cluster_name=self.cluster.name,
             dry_run=self.asked.dry_run and provider.door is not None,
             networks=self.networks,
         )
-        match self.asked.way:
-            case Browser(port, show):
-                each = [
-                    await sign_in.by_browser(one, port=port, show=show)
-                    for one in self.asked.resources or (None,)
-                ]
-            case way:
-                token = await self._token(provider, way)
-                each = [await sign_in.by_token(token, self.asked.resources)]
+        way, resources = self.asked.way, self.asked.resources
+        if way.is_token:
+            each = [await sign_in.by_token(await self._token(provider, way), resources)]
+        else:
+            each = [
+                await sign_in.by_browser(one, port=way.port, show=way.show, is_first=not place)
+                for place, one in enumerate(resources or (None,))
+            ]
         signed_in = _together(each)
         require_asked(signed_in.grant, self.asked.resources)
         return signed_in
 
-    async def _token(self, provider: Provider, way: DeviceCode | Machine | Vouched) -> Secret:
+    async def _token(self, provider: Provider, way: Way) -> Secret:
         source, own = TokenSource(self.http, self.progress), front_door(provider)
-        match way:
-            case DeviceCode():
-                token = await source.by_device(own)
-            case Machine(client, scopes):
-                token = await source.by_client(own, client, scopes=scopes)
-            case Vouched(identity, exchange, scopes):
-                sources = Sources(os.environ, self.http, lambda: self.cluster)
-                token = await sources.token(identity, own.audience)
-                if exchange is None:
-                    return token  # as it is: no door chose who issued it
-                token = await source.by_exchange(own, exchange, token, scopes=scopes)
-        require_for(token, own, by_device=isinstance(way, DeviceCode))
+        token = None
+        if way.identity is not None:
+            sources = Sources(os.environ, self.http, lambda: self.cluster)
+            token = await sources.token(way.identity, own.audience)
+            if way.client is None:
+                return token  # as it is: no door chose who issued it
+        if way.client is None:
+            token = await source.by_device(own)
+        else:
+            token = await source.by_client(own, way.client, scopes=way.scopes, subject=token)
+        require_for(token, own, by_device=way.device)
         return token
 
 
@@ -219,11 +222,8 @@ def require_issuer(door: FrontDoor, asked: Asked) -> None:
 
     It would get what proves a machine, and could sign in with that elsewhere. Raises ConfigError.
     """
-    match asked.way:
-        case DeviceCode():
-            named = "" if door.device is None else door.device.issuer
-        case _:
-            named = door.machine_issuer
+    device = "" if door.device is None else door.device.issuer
+    named = device if asked.way.device else door.machine_issuer
     if asked.issuer and named and named != asked.issuer:
         raise ConfigError(
             f"the front door names the identity provider {named}, not {asked.issuer}",
@@ -238,60 +238,20 @@ _MAKES_ALL_THE_SAME = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Finish:
-    """The part of a bind after the consent: everything that is written."""
-
-    bind: Bind
-    seen: Seen
-    decision: Decision
-
-    async def all(self, grant: Grant, agreed: Sequence[Agreed]) -> list[GroupResource]:
-        """Carry out what was agreed to. Raises BindEnded, NotInTime and ClusterErrors."""
-        app, asked = self.bind.app, self.bind.asked
-        used, step = await self._own_bindings(app, grant, agreed)
-        known = step.name if isinstance(step, RefreshSecret) else ""
-        secret = known or await app.put_secret(grant.kubeconfig, used)
-        assert grant.remote is not None
-        async with KubeCluster(grant.remote) as provider:
-            await response.request_exports(
-                provider,
-                grant.remote.namespace,
-                grant.requests,
-                self.bind.progress,
-            )
-        if known:
-            await app.put_secret(grant.kubeconfig, used)
-        served = konnector.with_bound(
-            self.seen.bindings.values(),
-            [(one.wanted, one.claims) for one in agreed if one.claims is not None],
-            secret,
-        )
-        await app.install(self.decision, asked.rights, served)
-        kind = await app.wait_for_api(seconds=asked.wait)
-        for one in agreed:
-            await app.bind(one.wanted, one.claims or (), secret=secret, kind=kind)
-        bound = [one.wanted.resource for one in agreed]
-        if asked.ready:
-            for resource in bound:
-                await app.wait_ready(resource, kind, seconds=asked.wait)
-        return bound
-
-    async def _own_bindings(
-        self, app: AppCluster, grant: Grant, agreed: Sequence[Agreed]
-    ) -> tuple[Collection[str], SecretStep]:
-        """Return the Secrets of bindings to come back to, all of this provider, and the step."""
-        live = [
-            binding
-            for one in agreed
-            if one.claims is None and (binding := self.seen.binding(one.wanted.resource))
-        ]
-        used = {one.secret for one in konnector.served_by(live)}
-        step = await app.secret_step(grant.kubeconfig, used)
-        name = "" if isinstance(step, CreateSecret) else step.name
-        for binding in live:
-            require_provider(binding, secret=name)
-        return used, step
+async def _own_bindings(
+    app: AppCluster, seen: Seen, grant: Grant, agreed: Sequence[Agreed]
+) -> tuple[Collection[str], SecretStep]:
+    """Return the Secrets of bindings to come back to, all of this provider, and the step."""
+    live = [
+        binding
+        for wanted, claims in agreed
+        if claims is None and (binding := seen.binding(wanted.resource))
+    ]
+    used = {one.secret for one in konnector.served_by(live)}
+    step = await app.secret_step(grant.kubeconfig, used)
+    for binding in live:
+        require_provider(binding, secret=step.name)
+    return used, step
 
 
 def _together(each: Sequence[SignedIn]) -> SignedIn:
@@ -304,7 +264,3 @@ def _together(each: Sequence[SignedIn]) -> SignedIn:
 def resource_of(text: str) -> GroupResource:
     plural, _, group = text.partition(".")
     return GroupResource(group, plural)
-
-
-def labels_of(resources: Sequence[GroupResource]) -> str:
-    return ", ".join(resource_name(one.plural, one.group) for one in resources)

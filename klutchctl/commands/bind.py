@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klutchctl.binding import Claims, Rights
 from klutchctl.entry import ExitCode
 from klutchctl.settings import Settings, of
 
@@ -19,22 +20,6 @@ CODES: Final = {
     ExitCode.HELD_BACK: "you did not agree, or nobody signed in",
     ExitCode.UNHEALTHY: "not Ready in time",
 }
-
-
-class ClaimChoice(StrEnum):
-    """The permission claims that are accepted without a question."""
-
-    ASK = "ask"
-    REQUIRED = "required"
-    ALL = "all"
-    NONE = "none"
-
-
-class KonnectorRights(StrEnum):
-    """The rights of the konnector in the app cluster."""
-
-    MINIMAL = "Minimal"
-    FULL = "Full"
 
 
 class Format(StrEnum):
@@ -102,8 +87,8 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         ),
     ] = "",
     claims: Annotated[
-        ClaimChoice, typer.Option(help="Permission claims to accept without a question.")
-    ] = ClaimChoice.ASK,
+        Claims, typer.Option(help="Permission claims to accept without a question.")
+    ] = Claims.ASK,
     accept: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,9 +105,9 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         ),
     ] = "",
     konnector_rbac: Annotated[
-        KonnectorRights,
+        Rights,
         typer.Option(help="Its rights. Minimal: on bound services. The original needs Full."),
-    ] = KonnectorRights.MINIMAL,
+    ] = Rights.MINIMAL,
     no_policy: Annotated[
         bool, typer.Option("--no-policy", help="Install no admission policy for its rights.")
     ] = False,
@@ -151,38 +136,24 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
 
     Installs the konnector with the first.
     """
-    from klutchctl.binding.decisions import Claims
-    from klutchctl.binding.job import Job
-    from klutchctl.binding.konnector import Rights
+    given = {**locals()}
+    from klutchctl.binding.job import Job, printed
     from klutchctl.binding.progress import Progress
     from klutchctl.binding.run import Asked
     from klutchctl.binding.sign_in.ways import Flags, browser
 
-    settings = of(context)
+    settings, way = of(context), Flags.of(given).way(browser())
     if write is None and (settings.clusters or settings.selector is not None or force):
         raise typer.BadParameter("--cluster, --selector and --force go with --write")
-    flags = Flags(
-        no_browser=no_browser,
-        callback_port=callback_port,
-        device_code=device_code,
-        client_id=client_id,
-        client_secret_file=client_secret_file,
-        client_key_file=client_key_file,
-        client_assertion_file=client_assertion_file,
-        scopes=tuple(scope or ()),
-        identity=identity,
-        exchange=exchange,
-        issuer=issuer,
-    )
     asked = Asked(
         url=url,
-        way=flags.way(browser()),
+        way=way,
         issuer=issuer,
         resources=tuple(map(_resource, resource or [])),
         skip_konnector=skip_konnector,
         konnector_image=konnector_image,
         no_policy=no_policy,
-        rights=Rights(konnector_rbac.value),
+        rights=konnector_rbac,
         dry_run=dry_run or write is not None,
         wait=wait_timeout,
         ready=not no_wait,
@@ -191,7 +162,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         asked=asked,
         connection=_app_cluster(settings, app),
         progress=Progress(),
-        claims=Claims(claims.value),
+        claims=claims,
         accept=accept or [],
         ca_file=ca_file,
         networks=settings.surroundings().networks,
@@ -200,10 +171,8 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
 
     if write is not None:
         uvloop.run(_written(job, write, settings, force=force))
-    elif dry_run:
-        typer.echo(uvloop.run(_shown(job, output)), nl=False)
     else:
-        typer.echo(uvloop.run(_bound(job)), nl=False)
+        typer.echo(uvloop.run(printed(job, output.value)), nl=False)
     return ExitCode.SUCCESS
 
 
@@ -221,23 +190,7 @@ def _app_cluster(settings: Settings, context: str | None) -> "Connection":
     from reconciler.kube import kubeconfig
 
     around = settings.surroundings()
-    return kubeconfig.load(
-        around.kubeconfigs, environ=around.environ, context=context, name="the app cluster"
-    )
-
-
-async def _bound(job: "Job") -> str:
-    from klutchctl.binding.job import bound
-
-    return await bound(job)
-
-
-async def _shown(job: "Job", output: Format) -> str:
-    from klutchctl.binding.job import documents
-
-    async with job.bind() as bind:
-        granted = await bind.dry_run()
-    return documents(granted.grant.requests, output.value)
+    return kubeconfig.load(around.kubeconfigs, environ=around.environ, context=context)
 
 
 async def _written(job: "Job", file: Path, settings: Settings, *, force: bool) -> None:
@@ -247,5 +200,5 @@ async def _written(job: "Job", file: Path, settings: Settings, *, force: bool) -
     target = fleet_file.opened(file, settings, force=force)
     async with job.bind() as bind:
         agreed = bind.agreed(await bind.dry_run(), Seen(None))
-    path = target.write([(one.wanted, one.claims or ()) for one in agreed], settings)
+    path = target.write([(wanted, claims or ()) for wanted, claims in agreed], settings)
     job.progress.say("wrote", path=str(path))

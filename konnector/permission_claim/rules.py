@@ -43,6 +43,10 @@ _IGNORED: Final = (
 )
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")  # RFC 1123
 _SUBDOMAIN: Final = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?")  # or "", the core group
+_REQUIRED: Final = (
+    "the provider requires it: the service may not work without it. To accept it, set its state to"
+    " Accepted in spec.permissionClaims"
+)
 _QUOTED: Final = 100  # characters of foreign text at most in a sentence
 
 
@@ -123,7 +127,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The accepted claims of a binding, and a sentence for each claim or part without effect."""
+    """The accepted claims of a binding, and a sentence for each claim or part without effect.
+
+    One that the provider requires and that is rejected is such a claim, too (F23).
+    """
 
     rules: tuple[Rule, ...] = ()
     unsupported: tuple[str, ...] = ()
@@ -146,16 +153,20 @@ def carried_by(rules: Iterable[Rule], *, down: bool) -> frozenset[str]:
 def rules_of(binding: Manifest, export: Manifest | None = None) -> Claims:
     """Return what the accepted claims of an APIServiceBinding mean. Never raises.
 
-    A claim says the same with the CRD's defaults and without them. Rejected ones say nothing.
+    A claim says the same with the CRD's defaults and without them.
     Which more labels and annotations go along, says each side for what comes to it.
     """
     rules: list[Rule] = []
     unsupported: list[str] = []
     claims = manifest.get_list(binding, "spec", "permissionClaims")
     for number, claim in enumerate(claims, start=1):
-        if not isinstance(claim, dict) or manifest.get_text(claim, "state") != _ACCEPTED:
+        if not isinstance(claim, dict):
             continue
         subject = _subject(number, claim)
+        if manifest.get_text(claim, "state") != _ACCEPTED:
+            if manifest.get_bool(claim, "required"):
+                unsupported.append(f"{subject} is not accepted here, and {_REQUIRED}")
+            continue
         try:
             rule = _rule(claim, manifest.name_of(binding))
         except _Refused as refused:

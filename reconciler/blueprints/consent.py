@@ -1,12 +1,13 @@
-"""Permission claims as sentences, and what became of them: what a person agrees to.
+"""Permission claims in words, and what became of them: what a person agrees to.
 
-Composed as protocol-bind.md D.6, for prompts and pages alike; what else of a selector a claim names
-is ours, and follows the names (trust.md T4). What a provider sends is
-quoted, with all beyond ASCII escaped, so that no claim can forge a line of its own.
+A heading and rows, for prompts and pages alike: all of a selector, whatever narrows it. What a
+provider sends is set apart: quoted in prompts, with all beyond ASCII escaped, so that no claim can
+forge a line of its own; isolated on pages.
 """
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from reconciler.core.keys import OWNER_CONSUMER, OWNER_PROVIDER
@@ -19,14 +20,100 @@ REJECTED: Final = "Rejected"
 QUESTION: Final = "Do you accept this Permission? [No,Yes]"
 
 _APP_SECRETS: Final = "secrets of applications"
-_RESERVED: Final = "  RESERVED: it is of your cluster itself, or of what connects it"
-_VERBS: Final = {OWNER_PROVIDER: "write", OWNER_CONSUMER: "read"}
+_KINDS: Final = {"secrets": "Secrets", "configmaps": "ConfigMaps"}
+_TAKES: Final = ("autoDonate", "autoAdopt")  # who owns the objects is another question then
+_EITHER: Final = ("Read and write", "in your namespaces")
+_HEADINGS: Final = {
+    OWNER_PROVIDER: ("Put", "into your namespaces"),
+    OWNER_CONSUMER: ("Read", "in your namespaces"),
+    "autoAdopt": ("Take over", "in your namespaces"),
+    "autoDonate": ("Put", "into your namespaces, which are yours from then on"),
+}
+_IF_SO: Final = (
+    (("create", "replaceExisting"), "If one is there", "it is replaced"),
+    (("update", "alwaysRecreate"), "If one changes", "it is deleted, and made again"),
+)
+_LISTS: Final = (
+    (("selector", "fieldSelectors"), "Fields", "only those with all of these:"),
+    (("update", "fields"), "Changes", "of these fields alone, once they are there:"),
+    (("update", "preserving"), "Keeps", "these fields as they are in your cluster:"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A part of a permission claim. `items` are the provider's words, the others ours."""
+
+    name: str
+    text: str
+    items: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A permission claim in words: a heading around the provider's word for a kind, and rows."""
+
+    begin: str
+    kind: str
+    end: str
+    rows: Sequence[Row]
+
+
+def terms(claim: Manifest) -> Terms:
+    """Return all that a person accepts with a permission claim, and what comes of a no."""
+    kind = claim_key(claim)
+    kind = _KINDS.get(kind, kind)
+    taken = next((one for one in _TAKES if get_bool(claim, one)), "")
+    begin, end = _HEADINGS.get(taken or get_text(claim, "selector", "owner"), _EITHER)
+    return Terms(begin, kind, end, [*_rows(claim), Row("Without it", _without(claim, kind))])
+
+
+def _rows(claim: Manifest) -> Iterator[Row]:
+    chosen = get_texts(claim, "selector", "names")
+    every = not chosen or "*" in chosen
+    yield Row("Which", "all names") if every else Row("Which", "with these names:", chosen)
+    if alternatives := get_maps(claim, "selector", "labelSelectors"):
+        lines = [json.dumps(labels, sort_keys=True) for labels in alternatives]
+        yield Row("Labels", "all of one of these lines:", lines)
+    named = get_texts(claim, "selector", "namespaces")
+    every = not named or "*" in named
+    yield (
+        Row("Where", "in all namespaces but the cluster's own")
+        if every
+        else Row("Where", "in these namespaces:", named)
+    )
+    if own := list(filter(is_reserved, named)):
+        yield Row("Reserved", "in these, of your cluster itself or of what connects it:", own)
+    if get_text(claim, "selector", "owner") == OWNER_CONSUMER:
+        yield Row("If you delete one", "the provider's copy goes, too")
+    else:
+        back = get(claim, "onConflict", "recreateWhenConsumerSideDeleted") is not False
+        yield Row("If you delete one", "it comes back" if back else "it stays away")
+    yield from (Row(*row) for path, *row in _IF_SO if get_bool(claim, *path))
+    for path, name, text in _LISTS:
+        if paths := get_texts(claim, *path):
+            yield Row(name, text, paths)
+
+
+def _without(claim: Manifest, kind: str) -> str:
+    if get_bool(claim, "required"):
+        return "the service is not bound"
+    if get_text(claim, "selector", "owner") == OWNER_CONSUMER:
+        return "the service cannot read them, and may not work"
+    if kind == "Secrets":
+        return "credentials of the service do not arrive in your cluster"
+    return "they do not arrive in your cluster, and the service may not work"
 
 
 def sentences(claim: Manifest) -> str:
-    """Return what a permission claim means, in lines, without the question (D.6 a to f)."""
-    lines = [*_wish(claim), *_namespaces(claim), *_selectors(claim), *_fields(claim)]
-    return "\n".join([*lines, " ".join(_notes(claim))])
+    """Return what a permission claim means, in lines, without the question."""
+    found = terms(claim)
+    plain = found.kind.isascii() and found.kind.isprintable() and " " not in found.kind
+    wanted = "required" if get_bool(claim, "required") else "optional"
+    kind = found.kind if plain else _quoted(found.kind)
+    rows = (" ".join([f"\t{one.name}:", one.text, *map(_quoted, one.items)]) for one in found.rows)
+    heading = f"The provider asks for this ({wanted}): {found.begin} {kind} {found.end}"
+    return "\n".join([heading, *rows])
 
 
 def claim_key(claim: Manifest) -> str:
@@ -74,77 +161,6 @@ def openings(claim: Manifest) -> list[str]:
 def _inside(claim: Manifest) -> list[str]:
     namespaces = filter(is_reserved, get_texts(claim, "selector", "namespaces"))
     return [f"{claim_key(claim)} in {namespace}" for namespace in namespaces]
-
-
-def _wish(claim: Manifest) -> Iterator[str]:
-    chosen = get_texts(claim, "selector", "names")
-    begin = f"The provider wants to {_access(claim)} {_object_type(claim)}"
-    if not chosen:
-        yield f"{begin} on your cluster."
-        return
-    yield f"{begin} which are referenced with:"
-    yield from (f"\t- name: {_quoted(name)}" for name in chosen)
-    yield "on your cluster."
-
-
-def _namespaces(claim: Manifest) -> Iterator[str]:
-    named = get_texts(claim, "selector", "namespaces")
-    if not named or set(named) == {"*"}:
-        return
-    yield "They are in these namespaces:"
-    # A long list hides none of those that are first.
-    for namespace in sorted(named, key=is_reserved, reverse=True):
-        mark = _RESERVED if is_reserved(namespace) else ""
-        yield f"\t- namespace: {_quoted(namespace)}{mark}"
-
-
-def _selectors(claim: Manifest) -> Iterator[str]:
-    if alternatives := get_maps(claim, "selector", "labelSelectors"):
-        yield "They have all labels of one of these lines:"
-        yield from (f"\t{json.dumps(labels, sort_keys=True)}" for labels in alternatives)
-    if fields := get_texts(claim, "selector", "fieldSelectors"):
-        yield "They have all of these fields:"
-        yield from (f"\t{_quoted(field)}" for field in fields)
-
-
-def _access(claim: Manifest) -> str:
-    if get_bool(claim, "autoDonate"):
-        return "create user-owned"
-    if get_bool(claim, "autoAdopt"):
-        return "have ownership of"
-    return _VERBS.get(get_text(claim, "selector", "owner"), "read and write")
-
-
-def _object_type(claim: Manifest) -> str:
-    group, version = get_text(claim, "group"), get_text(claim, "version")
-    resource = get_text(claim, "resource")
-    plain = resource.isascii() and resource.isprintable() and " " not in resource
-    api_version = f"{group}/{version}" if group else version
-    shown = resource if plain else _quoted(resource)
-    return f"{shown} objects (apiVersion: {_quoted(api_version)})"
-
-
-def _fields(claim: Manifest) -> Iterator[str]:
-    for field, headline in (
-        ("fields", "After they were created, it changes only these fields of them:"),
-        ("preserving", "It leaves these fields of them as they are on your cluster:"),
-    ):
-        paths = get_texts(claim, "update", field)
-        if paths:
-            yield headline
-            yield from (f"\t{_quoted(path)}" for path in paths)
-
-
-def _notes(claim: Manifest) -> Iterator[str]:
-    if get_bool(claim, "create", "replaceExisting"):
-        yield "Objects that exist already will be replaced."
-    # An API server fills in true where a claim does not say.
-    if get(claim, "onConflict", "recreateWhenConsumerSideDeleted") is not False:
-        yield "Created objects will be recreated upon deletion."
-    if get_bool(claim, "update", "alwaysRecreate"):
-        yield "Changed objects will be deleted and created again."
-    wanted = "required in order to proceed" if get_bool(claim, "required") else "optional"
-    yield f"Accepting this Permission is {wanted}."
 
 
 def _quoted(text: str) -> str:

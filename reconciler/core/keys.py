@@ -112,6 +112,7 @@ ACCEPT_CLAIMS_TEMPLATE: Final = "Template"
 ALLOW_APP_CLUSTER_BINDING: Final = f"{OWN_PREFIX}allow-app-cluster-binding"
 # On a binding space that the front door made or served: who vouched for its identity.
 ISSUER: Final = f"{OWN_PREFIX}issuer"
+CLUSTER_NAME: Final = f"{OWN_PREFIX}cluster-name"  # as who bound there calls it
 # Resources, beside it: what was bound there, and all that its konnector may ask for.
 MAY_BIND: Final = f"{OWN_PREFIX}may-bind"
 # On a template: how the pages present it, in place of what its CRD says.

@@ -181,7 +181,6 @@ async def event_of(line: bytes, request: Request, limits: Limits) -> WatchEvent:
 _DEEPEST: Final = 300
 # A text without its end goes to the end of all. Brackets come in runs, as there may be millions.
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[{\[]++|[}\]]++', re.DOTALL)
-_TOO_MUCH: Final = "answered more values than are read at once"
 _QUICK: Final = 256 * 2**10  # octets that take a millisecond or two
 
 

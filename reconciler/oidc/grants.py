@@ -111,9 +111,11 @@ def client_credentials_form(
     audience: str = "",
 ) -> Form:
     """Return the form of a machine for itself (RFC 6749 4.4.2). Raises as `proof` does."""
-    fields: Fields = (("grant_type", "client_credentials"), *_scope(scopes))
-    if audience:
-        fields = (*fields, ("audience", audience))
+    fields: Fields = (
+        ("grant_type", "client_credentials"),
+        *_scope(scopes),
+        *((("audience", audience),) if audience else ()),
+    )
     return _token_form(provider, client, fields, now=now, jti=jti)
 
 

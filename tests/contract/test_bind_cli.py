@@ -18,6 +18,7 @@ import yaml
 
 from klutchctl.binding.sign_in.signed_in import cluster_id
 from reconciler import api
+from reconciler.blueprints import rbac
 from reconciler.core import names, refs
 from reconciler.core.manifest import get_map, get_text, name_of, uid_of
 from reconciler.core.refs import Ref
@@ -195,7 +196,15 @@ async def test_klutchctl_bind_waits_until_a_konnector_serves(provider):
     }
     assert {(scene.offer.group, "databases"), ("", "secrets")} <= bound
     assert ("*", "*") not in bound
+    assert "may do everything" not in done.stderr
     canaries(provider, done)
+    ref = Ref(scene.app.name, refs.CLUSTER_ROLE, "", names.KONNECTOR_CLUSTER_ROLE)
+    body = {"rules": [*rbac.FULL]}
+    await scene.app.cluster.merge_patch(ref, body, manager="kubectl-bind")
+    for rights, says in (("Minimal", 1), ("Full", 0)):
+        wide = await provider.run("klutchctl", "--no-wait", "--konnector-rbac", rights)
+        assert wide.code == 0, wide.stderr
+        assert wide.stderr.count("may do everything in this cluster") == says
     await remove(scene.app, refs.DEPLOYMENT, BIND, names.KONNECTOR)
     await remove(scene.app, refs.SERVICE_ACCOUNT, BIND, names.KONNECTOR)
     for kind in (refs.CLUSTER_ROLE_BINDING, refs.CLUSTER_ROLE):
@@ -228,6 +237,15 @@ async def what_nobody_agrees_to_ends(provider):
     runs = [provider.run("klutchctl", *said, answers=text) for said, text, _ in UNAGREED]
     ends = await asyncio.gather(*runs)
     assert [end.code for end in ends] == [code for _, _, code in UNAGREED], ends
+    both = ["--resource", provider.scene.offer.name, "--resource", "queues.shop.example"]
+    two = await provider.run("klutchctl", "--skip-konnector", *both)
+    assert (two.code, two.pages) == (6, (302, 200) * 2)
+    said = [line for line in two.stderr.splitlines() if line and line[0] not in "\t "]
+    assert said[:3] == [
+        "Sign in with your browser:",
+        f"Signed in at {provider.server.url}/export",
+        "Agree to queues.shop.example in your browser, too:",
+    ]
 
 
 async def what_cannot_be_done_ends_before_anybody_signs_in(provider):
@@ -285,6 +303,11 @@ async def test_a_credential_that_changed_is_refreshed_once_it_is_good(provider, 
     [secret] = await provider.secrets()
     assert name_of(secret) == "kubeconfig-stale"
     assert secret["data"]["beside"] == "eA=="
+    again = await run()
+    assert [line for line in again.stderr.splitlines() if line] == [
+        f"Requesting {scene.offer.name}",
+        f"APIServiceBinding {scene.offer.name} is there already; its claims are left as they are",
+    ]
     assert get_text(await scene.binding(), "spec", "kubeconfigSecretRef", "name") == name_of(secret)
 
 

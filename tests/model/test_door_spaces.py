@@ -97,6 +97,17 @@ async def test_a_bind_makes_a_space_that_is_ready(door: Door) -> None:
     assert "token" not in repr(space)
 
 
+async def test_a_space_keeps_the_name_that_was_given_last(door: Door) -> None:
+    async def called(name: str) -> str:
+        space = await door.spaces.provide(ALICE, "4ceiSr", door.offer, name=name)
+        made = await get(door.plane, refs.NAMESPACE, "", space.name)
+        return manifest.annotations_of(made).get(keys.CLUSTER_NAME, "")
+
+    found = [await called(name) for name in ("", "prod-eu", "", "prod-us")]
+    assert found == ["", "prod-eu", "prod-eu", "prod-us"]
+    await eventually(lambda: [one.name for one in door.spaces.existing(ALICE)] == ["prod-us"])
+
+
 async def test_twenty_binds_of_one_identity_at_two_replicas_make_one_space(
     control_plane: LiveCluster, service: str, leader: None
 ) -> None:

@@ -14,7 +14,7 @@ from reconciler.core.errors import Forbidden, Rejected
 from reconciler.core.manifest import Manifest, annotations_of, get_text, uid_of
 from reconciler.core.refs import CONFIG_MAP, CRD, EVENT, SECRET, Kind, Ref
 from tests.kit.wire import Wires
-from tests.support.bound_scenes import Scene, b64, remove, served, until
+from tests.support.bound_scenes import BIND, Scene, b64, remove, served, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector import konnector
@@ -232,6 +232,10 @@ VERSION: Manifest = {
 }
 
 
+async def is_accepted(scene: Scene) -> bool:
+    return "requires" not in await degraded(scene)
+
+
 async def test_claims_are_followed_as_they_change(scene: Scene) -> None:
     """H9 and golden 06/10: accepted later, narrowed, rejected, accepted again."""
     more = claim("secrets", "Provider")
@@ -253,8 +257,9 @@ async def test_claims_are_followed_as_they_change(scene: Scene) -> None:
         assert await here.holds(SECRET, "creds", "one")
 
         await there.make(CONFIG_MAP, "rejected", **data("now", "ConfigMap"))
-        await accept(scene, {**SECRETS, "state": "Rejected"}, MAPS)
+        await accept(scene, {**SECRETS, "state": "Rejected", "required": True}, MAPS)
         await until(lambda: here.holds(CONFIG_MAP, "rejected", "now"))
+        assert "the provider requires it" in await eventually(partial(degraded, scene))
         await there.patch(SECRET, "creds", **data("three"))
         await there.delete(SECRET, "key")
         await there.patch(CONFIG_MAP, "rejected", **data("later", "ConfigMap"))
@@ -266,6 +271,10 @@ async def test_claims_are_followed_as_they_change(scene: Scene) -> None:
         await until(lambda: here.holds(SECRET, "creds", "three"))
         await until(lambda: here.is_orphan(SECRET, "key"))
         assert await here.holds(SECRET, "narrowed", "now")
+        # Of the orphan it says so for longer.
+        await eventually(lambda: is_accepted(scene))
+        events = (await scene.app.cluster.list(EVENT, namespace=BIND)).items
+        assert sum("requires" in get_text(one, "note") for one in events) == 1
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from bind.door.catalogue import Offer
 from bind.door.handlers.services import Services
 from bind.door.identity import Identity
 from bind.door.keyring import KeyRing
+from bind.door.provisioning import Space
 from bind.door.refusals import Refused
 from bind.door.sessions import Keys
 from bind.door.settings import DoorSettings
-from bind.door.spaces import Space
 from reconciler.core.manifest import JSON
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
@@ -105,6 +105,7 @@ class Plane:
     allowed: bool | Exception = True
     space: Space | Exception = field(default_factory=lambda: Space("cluster-1", b"kubeconfig"))
     made: list[tuple[str, str, str]] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
     reads: int = 0
 
     async def offers(self) -> list[Offer]:
@@ -124,9 +125,10 @@ class Plane:
     async def may_see_all(self, identity: Identity) -> bool:
         return False
 
-    async def provide(self, identity: Identity, cid: str, offer: Offer) -> Space:
+    async def provide(self, identity: Identity, cid: str, offer: Offer, *, name: str = "") -> Space:
         space: Space = _answered(self.space)
         self.made.append((identity.subject, cid, offer.resource.name))
+        self.labels.append(name)
         return space
 
 

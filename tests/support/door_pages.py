@@ -1,9 +1,10 @@
 """Views of every page of the front door: plain ones, and hostile ones."""
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from bind.door.catalogue import Offer
+from bind.door.handlers.walk import claims_of
 from bind.door.pages import views
 from reconciler.core.refs import GroupResource
 
@@ -32,37 +33,29 @@ DATABASES = Offer(
     ),
     ("v1", "v1beta1"),
 )
-SENTENCES = (
-    views.ClaimSentence(
-        0,
-        'The provider wants to write secrets objects (apiVersion: "v1") on your cluster.\n'
-        "Created objects will be recreated upon deletion. Accepting this Permission is optional.",
-        required=False,
-    ),
-    views.ClaimSentence(
-        1,
-        'The provider wants to read configmaps objects (apiVersion: "v1") which are referenced '
-        'with:\n\t- name: "settings"\non your cluster.\n'
-        "Accepting this Permission is required in order to proceed.",
-        required=True,
-    ),
-)
+CLAIMS = claims_of(DATABASES)
 RESULT = views.Result(
     "klutchctl bind https://bind.example.org --resource databases.shop.example --claims none "
     "--accept configmaps",
+    "kubectl bind https://bind.example.org/export",
     "apiVersion: fleet.klutchctl.dev/v1alpha1\nkind: Template\nmetadata: {name: databases}\n",
     ("A remark.",),
 )
 CONDITIONS = (
-    views.ConditionRow("Ready", "False", "HeartbeatTimeout", "No heartbeat", "2026-11-25T10:00Z"),
-    views.ConditionRow("Healthy", "True", "", "", "2026-11-25T10:00Z"),
-    views.ConditionRow("SecretValid", "Unknown", "", "", "2026-11-25T10:00Z"),
+    views.ConditionRow("Ready", "False", "HeartbeatTimeout", "No heartbeat", "5 min ago", "bad"),
+    views.ConditionRow("Healthy", "True", "", "", "2 d ago", "good"),
+    views.ConditionRow("SecretValid", "Unknown", "", "", "2 d ago"),
 )
-_BOUND: Final[tuple[tuple[str, tuple[str, ...], str, views.Shape, str], ...]] = (
-    ("4ceiSrw8", ("databases.shop.example", "queues.shop.example"), "Ready", "good", "12 s ago"),
-    ("9bbk2Lx1", (), "Waiting", "waiting", "never"),
-    ("m2Pq77ab", ("databases.shop.example",), "Not ready", "bad", "40 s ago"),
-    ("zz81kWqe", ("queues.shop.example",), "No heartbeat", "silent", "3 d ago"),
+LOOK = "In your cluster: kubectl -n klutch-bind get deployment konnector"
+WHY = "Its conditions say why."
+_BOUND: Final[tuple[tuple[str, str, tuple[str, ...], str, views.Shape, str, str], ...]] = (
+    (
+        *("4ceiSrw8", "prod-eu", ("databases.shop.example", "queues.shop.example")),
+        *("Ready", "good", "12 s ago", ""),
+    ),
+    ("9bbk2Lx1", "", (), "Waiting for the konnector", "waiting", "never", LOOK),
+    ("m2Pq77ab", "", ("databases.shop.example",), "Not ready", "bad", "40 s ago", WHY),
+    ("zz81kWqe", "lab", ("queues.shop.example",), "No heartbeat", "silent", "3 d ago", LOOK),
 )
 ROWS = tuple(
     views.BindingRow(
@@ -75,90 +68,56 @@ ROWS = tuple(
         heartbeat,
         f"/ui/bindings/cluster-{cid}",
         CONDITIONS,
+        name,
+        step,
     )
-    for cid, services, word, shape, heartbeat in _BOUND
+    for cid, name, services, word, shape, heartbeat, step in _BOUND
+)
+QUEUES = replace(
+    DATABASES,
+    name="queues",
+    resource=GroupResource("shop.example", "queues"),
+    kind="Queue",
+    title="Queue",
+    description="",
 )
 OFFERS = (
-    views.OfferRow(
-        "PostgreSQL database",
-        "Database",
-        "databases.shop.example",
-        "Namespaced",
-        ("secrets", "configmaps"),
-        True,
-        "/ui/offers/services/databases",
-    ),
-    views.OfferRow(
-        "Queue",
-        "Queue",
-        "queues.shop.example",
-        "Namespaced",
-        (),
-        False,
-        "/ui/offers/services/queues",
-    ),
+    views.OfferRow(DATABASES, ("secrets", "configmaps"), True, "/ui/offers/services/databases"),
+    views.OfferRow(QUEUES, (), False, "/ui/offers/services/queues"),
 )
-
-
-def card(offer: Offer = DATABASES, path: str = "/bind", plural: str = "") -> views.Card:
-    """Return a card whose link is as the original's."""
-    plural, group = plural or offer.resource.plural, offer.resource.group
-    href = f"{path}?s=abc&resource={plural}&group={group}"
-    return views.Card(offer.singular, group, offer.scope, plural, href, offer.title)
 
 
 def every() -> dict[str, str]:
     """Return every page in each of its states, by a path that says which."""
     target = "http://localhost:40123/callback"
-    cards = [card(), card(plural="queues")]
-    consent = views.ConsentView(
-        DATABASES, SENTENCES, "c", "/consent?s=abc", target, cid="4ceiSrw8", frame=FRAME
-    )
-    offer = views.OfferView(
-        DATABASES, SENTENCES, "c", "/ui/offers/services/databases", True, frame=CATALOGUE
-    )
+    link = "/bind?s=abc&resource={0.plural}&group={0.group}"  # as the original's
+    cards = [
+        views.Card(one, link.format(one.resource), claims_of(one)) for one in (DATABASES, QUEUES)
+    ]
+    form: Any = {"offer": DATABASES, "claims": CLAIMS, "csrf": "c"}
+    asked: Any = {**form, "action": "/consent?s=abc", "target": target, "frame": FRAME}
+    consent = views.ConsentView(**asked, cid="4ceiSrw8", called="prod-eu")
+    chosen: Any = {**form, "action": "/ui/offers/services/databases", "frame": CATALOGUE}
+    offer = views.OfferView(**chosen, may_bind=True)
     return {
-        "home-out": views.html(views.HomeView("/ui/sign-in", views.Frame("Shop Inc"))),
-        "home-in": views.html(views.HomeView("", FRAME)),
+        "home-out": views.html(views.HomeView("/ui/sign-in", frame=views.Frame("Shop Inc"))),
+        "home-in": views.html(views.HomeView("", OFFERS, FRAME)),
         "catalogue": views.html(views.CatalogueView(OFFERS, 2, frame=CATALOGUE)),
+        "catalogue-equal": views.html(views.CatalogueView(OFFERS[:1], 1, frame=CATALOGUE)),
         "catalogue-none": views.html(views.CatalogueView((), 2, "xyz", CATALOGUE)),
         "catalogue-empty": views.html(views.CatalogueView((), 0, frame=CATALOGUE)),
         "offer": views.html(offer),
-        "offer-result": views.html(
-            views.OfferView(
-                DATABASES,
-                SENTENCES,
-                "c",
-                "/ui/offers/services/databases",
-                True,
-                chosen=(1,),
-                result=RESULT,
-                frame=CATALOGUE,
-            )
-        ),
-        "offer-forbidden": views.html(
-            views.OfferView(DATABASES, (), "c", "/x", may_bind=False, frame=CATALOGUE)
-        ),
+        "offer-result": views.html(replace(offer, chosen=(1,), result=RESULT)),
+        "offer-forbidden": views.html(replace(offer, claims=(), may_bind=False)),
         "resources": views.html(
             views.ResourcesView(cards, "4ceiSrw8", target, signed_in=True, frame=FRAME)
         ),
         "resources-empty": views.html(views.ResourcesView((), "4ceiSrw8", target, signed_in=True)),
-        "resources-out": views.html(
-            views.ResourcesView((), "", "", signed_in=False, sign_in_hint="Run it again")
-        ),
+        "resources-out": views.html(views.ResourcesView((), "", "", signed_in=False)),
         "consent": views.html(consent),
         "consent-dry": views.html(replace(consent, dry_run=True)),
         "consent-problem": views.html(
-            views.ConsentView(
-                DATABASES,
-                SENTENCES,
-                "c",
-                "/consent?s=abc",
-                target,
-                "The service needs configmaps",
-                chosen=(0,),
-                frame=FRAME,
-            )
+            replace(consent, problem="The service needs configmaps", chosen=(0,))
         ),
         "bindings": views.html(views.BindingsView(ROWS, frame=BINDINGS)),
         "bindings-all": views.html(views.BindingsView(ROWS, True, BINDINGS)),
@@ -167,7 +126,9 @@ def every() -> dict[str, str]:
             views.BindingView(ROWS[2], ("kubectl delete x", "kubectl delete y"), BINDINGS)
         ),
         "error": views.html(
-            views.ErrorView(403, "Forbidden", "You may not bind this", "Ask", "req-1", FRAME)
+            views.ErrorView(
+                403, "You may not do that here", "You may not bind this", "Ask", "req-1", FRAME
+            )
         ),
         "error-bare": views.html(views.ErrorView(500, "Error", "x", "", "", views.Frame(ui=False))),
     }

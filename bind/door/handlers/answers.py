@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Collection
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -31,6 +30,14 @@ _ADVICE: Final = {
     429: "Wait a moment, then reload this page.",
     502: "Try again. If that does not help, tell whoever operates this backend.",
     503: "Try again in a moment. If that does not help, tell whoever operates this backend.",
+}
+_TITLES: Final = {
+    401: "You are not signed in",
+    403: "You may not do that here",
+    404: "There is no such page",
+    429: "Too many requests",
+    502: "The sign-in did not work",
+    503: "Not available just now",
 }
 _UI: Final = "/ui/"
 _UI_ADVICE: Final = {
@@ -81,7 +88,7 @@ def refusal(
         return document(wire.failure(code, sentence), status=status)
     if request.wants_html:
         known = _ADVICE | _UI_ADVICE if request.path.startswith(_UI) else _ADVICE
-        title, advice = HTTPStatus(status).phrase, known.get(status, "")
+        title, advice = _TITLES.get(status, "That did not work"), known.get(status, "")
         view = views.ErrorView(status, title, sentence, advice, request.id, frame)
         headers = views.security_headers(secure=secure)
         return Response(status, views.html(view).encode(), HTML, headers)

@@ -11,10 +11,11 @@ from bind.door import wire
 from bind.door.audit import Event, Subject
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
-from bind.door.handlers.services import Services, claims_digest, is_id, resource_of
+from bind.door.handlers.services import Services, claims_digest, is_id, label_of, resource_of
 from bind.door.identity import Identity
 from bind.door.issuers import token_of
 from bind.door.refusals import Refused
+from bind.door.sessions import Wish
 from reconciler.core import manifest
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource
@@ -27,9 +28,10 @@ _MOST_RESOURCES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The request of a machine to bind."""
+    """The request of a machine to bind an app cluster, which people call `name`."""
 
     cid: str
+    name: str
     resources: Sequence[GroupResource]
     dry_run: bool
 
@@ -48,6 +50,12 @@ class Api:
             authorize_url=settings.authorize, pretty_name=settings.pretty_name
         )
         return Response(200, wire.text(document), "application/json")
+
+    async def start(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer `/`: pages for people; for CLIs, which accept no HTML, what `/export` has."""
+        if request.wants_html and self._services.settings.ui:
+            return answers.redirect("/ui/")
+        return await self.export(request, parts)
 
     async def front_door(self, request: Request, parts: Mapping[str, str]) -> Response:
         """Answer `/.well-known/klutch-bind`: what this door can do beyond the original's."""
@@ -75,9 +83,7 @@ class Api:
             if not self._services.codes.take(code.id, self._services.now()):
                 raise Refused("invalid_request", "The code was used already", reason="replay")
             try:
-                space, kubeconfig = await self._made(
-                    code.identity, code.wish.cid, offer, dry_run=code.wish.dry_run
-                )
+                space, kubeconfig = await self._made(code.identity, code.wish, offer)
             except BaseException:
                 self._services.codes.give_back(code.id)
                 raise
@@ -102,9 +108,7 @@ class Api:
             about = Subject(identity, wanted.cid, listed)
             self._services.count_bind(identity)
             offers = [await self._services.chosen(identity, one) for one in wanted.resources]
-            space, kubeconfig = await self._made(
-                identity, wanted.cid, *offers, dry_run=wanted.dry_run
-            )
+            space, kubeconfig = await self._made(identity, wanted, *offers)
         except Refused as error:
             self._services.audit.note("bind", request, about, reason=error.reason)
             raise
@@ -124,12 +128,13 @@ class Api:
         return answers.document(rows)
 
     async def _made(
-        self, identity: Identity, cid: str, *offers: Offer, dry_run: bool
+        self, identity: Identity, wanted: _Wanted | Wish, *offers: Offer
     ) -> tuple[str, bytes]:
         """Return a space and what leads there; nothing of both where nothing is to be made."""
-        if dry_run:
+        if wanted.dry_run:
             return "", b""
-        space = await self._services.spaces.provide(identity, cid, *offers)
+        spaces = self._services.spaces
+        space = await spaces.provide(identity, wanted.cid, *offers, name=wanted.name)
         return space.name, space.kubeconfig
 
     async def _bearer(self, request: Request) -> Identity:
@@ -180,4 +185,5 @@ def _wanted(body: Manifest) -> _Wanted:
     dry_run = body.get("dryRun", False)
     if not isinstance(dry_run, bool):  # a client that writes "true" means no bind
         raise Refused("invalid_request", "dryRun is neither true nor false", reason="malformed")
-    return _Wanted(cid, tuple(dict.fromkeys(resources)), dry_run)
+    name = label_of(manifest.get_text(body, "clusterName"))
+    return _Wanted(cid, name, tuple(dict.fromkeys(resources)), dry_run)

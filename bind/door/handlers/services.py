@@ -34,6 +34,7 @@ _BAD_TOKENS: Final = (5 / 60, 5)  # of one address
 _MOST_USED: Final = 100_000
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAME: Final = re.compile(r"[a-z0-9.-]{0,253}")
+_LONGEST_LABEL: Final = 80
 
 
 class UsedOnce:
@@ -126,7 +127,7 @@ class Services:
                 lambda keys: Session.opened(keys, sessions.SESSION, text, self.now())
             )
         if held is None or held.wish.sid != sid:
-            sentence = "Nobody is signed in here, or not any more. Run the command again"
+            sentence = "Nobody is signed in here, or not any more"
             raise Refused("invalid_token", sentence, reason="session")
         return held
 
@@ -190,6 +191,11 @@ def resource_of(values: Mapping[str, str]) -> GroupResource:
 def is_name(text: str) -> bool:
     """Tell whether a text could name a group or a resource; "" is the core group."""
     return _NAME.fullmatch(text) is not None
+
+
+def label_of(text: str) -> str:
+    """Return the name of an app cluster as somebody sent it, with what can be shown of it alone."""
+    return "".join(filter(str.isprintable, text))[:_LONGEST_LABEL]
 
 
 def is_id(text: str) -> bool:

@@ -135,7 +135,7 @@ class SignIn:
                 lambda keys: Login.opened(keys, text, self._services.now())
             )
         if login is None or login.state != state:
-            sentence = "This browser began no such sign-in, or too long ago. Run the command again"
+            sentence = "This browser began no such sign-in, or too long ago"
             raise Refused("invalid_request", sentence, reason="state")
         if not self._services.states.take(state, self._services.now()):
             raise Refused("invalid_request", "This sign-in was used already", reason="replay")
@@ -255,15 +255,9 @@ def wish_of(query: Mapping[str, str], allowed: tuple[str, ...]) -> Wish:
     resource, group = query.get("resource", ""), query.get("group", "")
     if not is_name(resource) or not is_name(group):
         raise Refused("invalid_request", "resource or group is malformed", reason="malformed")
-    return Wish(
-        target,
-        sid,
-        cid,
-        _challenge(query, sid),
-        _dry_run(query),
-        resource,
-        group,
-    )
+    name = services.label_of(query.get("cluster_name", ""))
+    challenge = _challenge(query, sid)
+    return Wish(target, sid, cid, challenge, _dry_run(query), resource, group, name)
 
 
 def _dry_run(query: Mapping[str, str]) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ from bind.door.catalogue import Offer
 from bind.door.handlers import answers
 from bind.door.handlers.services import Services
 from bind.door.handlers.sign_in import SignIn
-from bind.door.handlers.walk import form_of, places_of, sentences_of
+from bind.door.handlers.walk import claims_of, form_of, places_of
 from bind.door.identity import owner_key
 from bind.door.pages import views
 from bind.door.refusals import Refused
@@ -22,6 +23,7 @@ from reconciler.web.requests import Request, Response, RouteHandler
 
 _FRESH: Final = 60  # seconds for which a session's last use is not written anew
 _LONGEST_QUERY: Final = 200
+_AT_HOME: Final = 3  # services on the first page
 _ASSET: Final = (("Cache-Control", "public, max-age=3600"), ("X-Content-Type-Options", "nosniff"))
 
 Parts: TypeAlias = Mapping[str, str]
@@ -38,7 +40,7 @@ class _Visitor:
 
 
 class Ui:
-    """Answers `/`, `/ui/...` and `/assets/...`."""
+    """Answers `/ui/...` and `/assets/...`."""
 
     def __init__(self, services: Services, sign_in: SignIn) -> None:
         self._services, self._sign_in = services, sign_in
@@ -47,7 +49,6 @@ class Ui:
         """Return the handlers by path and method. They raise Refused."""
         offer = {"GET": self._page(self._offer), "POST": self._page(self._chosen)}
         return {
-            "/": {"GET": self._start},
             "/ui/": {"GET": self._home},
             "/ui/sign-in": {"GET": self._begin},
             "/ui/sign-out": {"POST": self._page(self._sign_out)},
@@ -58,16 +59,15 @@ class Ui:
             "/assets/{name}": {"GET": self._asset},
         }
 
-    async def _start(self, request: Request, parts: Parts) -> Response:
-        del request, parts
-        return answers.redirect("/ui/")
-
     async def _home(self, request: Request, parts: Parts) -> Response:
         del parts
         visit = await self._services.visit(request)
-        frame = self._services.frame if visit is None else await self._frame(visit)
-        view = views.HomeView("" if visit else "/ui/sign-in", frame)
-        return self._answer(view)
+        if visit is None:
+            return self._answer(views.HomeView("/ui/sign-in", frame=self._services.frame))
+        self._services.count_look(visit.identity)
+        offers = sorted(await self._services.views().offers(), key=_together)[:_AT_HOME]
+        rows = [await self._row(visit, offer) for offer in offers]
+        return self._answer(views.HomeView("", rows, await self._frame(visit)))
 
     async def _begin(self, request: Request, parts: Parts) -> Response:
         del parts
@@ -84,21 +84,16 @@ class Ui:
         self._services.count_look(visitor.visit.identity)
         query = visitor.request.query.get("q", "").strip()[:_LONGEST_QUERY]
         offers = await self._services.views().offers()
-        rows = [await self._row(visitor, offer) for offer in offers if _matches(offer, query)]
+        found = sorted(filter(partial(_matches, query=query), offers), key=_together)
+        rows = [await self._row(visitor.visit, offer) for offer in found]
         frame = replace(visitor.frame, here="catalogue")
         view = views.CatalogueView(rows, len(offers), query, frame)
         return self._answer(view)
 
-    async def _row(self, visitor: _Visitor, offer: Offer) -> views.OfferRow:
-        return views.OfferRow(
-            title=offer.title or offer.kind,
-            kind=offer.kind,
-            resource=offer.resource.name,
-            scope=offer.scope,
-            asks=sorted({consent.claim_key(claim) for claim in offer.claims}),
-            may_bind=await self._services.authorizer.may_bind(visitor.visit.identity, offer),
-            href=_path(offer),
-        )
+    async def _row(self, visit: Visit, offer: Offer) -> views.OfferRow:
+        asks = sorted({consent.claim_key(claim) for claim in offer.claims})
+        may_bind = await self._services.authorizer.may_bind(visit.identity, offer)
+        return views.OfferRow(offer, asks, may_bind, _path(offer))
 
     async def _offer(self, visitor: _Visitor, parts: Parts) -> Response:
         offer = await self._found(parts)
@@ -120,8 +115,8 @@ class Ui:
     async def _view(self, visitor: _Visitor, offer: Offer) -> views.OfferView:
         path = _path(offer)
         return views.OfferView(
-            offer,
-            sentences_of(offer),
+            offer=offer,
+            claims=claims_of(offer),
             csrf=await self._token(visitor.visit, path),
             action=path,
             may_bind=await self._services.authorizer.may_bind(visitor.visit.identity, offer),
@@ -185,7 +180,7 @@ class Ui:
                 return answers.redirect("/ui/", status=303)
             answer = await page(_Visitor(request, visit, await self._frame(visit)), parts)
             now = self._services.now()
-            if answer.cookies or now - visit.used < _FRESH:
+            if answer.cookies or now - visit.seen < _FRESH:
                 return answer
             used = replace(visit, used=now).sealed(await self._services.ring.keys(), sessions.UI)
             return answers.with_cookies(answer, (self._services.ui_cookie(used),))
@@ -224,6 +219,11 @@ def _subject(visit: Visit, page: str) -> str:
 
 def _path(offer: Offer) -> str:
     return f"/ui/offers/{quote(offer.namespace, safe='')}/{quote(offer.name, safe='')}"
+
+
+def _together(offer: Offer) -> tuple[str, str]:
+    """Return the place of an offer in a list: a database beside its credentials."""
+    return offer.resource.group, offer.resource.plural
 
 
 def _matches(offer: Offer, query: str) -> bool:

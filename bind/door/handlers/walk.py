@@ -40,15 +40,16 @@ class Walk:
             if error.code != "invalid_token":
                 raise
             return self._page(
-                views.ResourcesView(
-                    [], "", "", False, "Run the command of your CLI again", frame=self._frame(None)
-                )
+                views.ResourcesView([], "", "", signed_in=False, frame=self._frame(None))
             )
         wish = session.wish
         path = "/consent" if wish.challenge else "/bind"
-        cards = [_card(offer, path, sid) for offer in await self._services.views().offers()]
+        cards = [
+            views.Card(offer, _link(path, offer, sid), claims_of(offer))
+            for offer in await self._services.views().offers()
+        ]
         view = views.ResourcesView(
-            cards, wish.cid, wish.target, signed_in=True, frame=self._frame(session)
+            cards, wish.cid, wish.target, True, wish.name, frame=self._frame(session)
         )
         return self._page(view)
 
@@ -130,7 +131,7 @@ class Walk:
         keys = await self._services.ring.keys()
         view = views.ConsentView(
             offer=offer,
-            sentences=sentences_of(offer),
+            claims=claims_of(offer),
             csrf=keys.form_token(_page_id(session, offer)),
             action=_link("/consent", offer, session.wish.sid),
             target=session.wish.target,
@@ -140,6 +141,7 @@ class Walk:
             frame=self._frame(session),
             decline=self._to_the_cli(session, error="access_denied"),
             dry_run=session.wish.dry_run,
+            called=session.wish.name,
         )
         return self._page(view, answers.origin(session.wish.target))
 
@@ -185,12 +187,10 @@ def form_of(request: Request) -> Mapping[str, list[str]]:
         raise Refused("invalid_request", "The form is garbled", reason="form") from None
 
 
-def sentences_of(offer: Offer) -> Sequence[views.ClaimSentence]:
+def claims_of(offer: Offer) -> Sequence[views.ClaimView]:
     """Return what an offer asks for, in the order of its claims."""
     return [
-        views.ClaimSentence(
-            place, consent.sentences(claim), manifest.get_bool(claim, "required") is True
-        )
+        views.ClaimView(place, consent.terms(claim), manifest.get_bool(claim, "required") is True)
         for place, claim in enumerate(offer.claims)
     ]
 
@@ -221,17 +221,6 @@ def _require_own_site(request: Request) -> None:
     if request.headers.get("sec-fetch-site", "none") not in _OWN_SITE:
         sentence = "The link is on another site. Go on from the page of the resources"
         raise Refused("forbidden", sentence, reason="cross-site")
-
-
-def _card(offer: Offer, path: str, sid: str) -> views.Card:
-    return views.Card(
-        singular=offer.singular,
-        group=offer.resource.group,
-        scope=offer.scope,
-        plural=offer.resource.plural,
-        href=_link(path, offer, sid),
-        title=offer.title,
-    )
 
 
 def _link(path: str, offer: Offer, sid: str) -> str:

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from bind.door.catalogue import Offer
+from reconciler.blueprints.consent import Terms
 from reconciler.web import templates
 
 # The shape beside a word: a disc, a ring, a triangle, a square.
@@ -36,15 +37,21 @@ NO_FRAME = Frame()
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimView:
+    """A permission claim in words; `index` is its place among the claims of the offer."""
+
+    index: int
+    terms: Terms
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """A service that may be bound with one link."""
 
-    singular: str
-    group: str
-    scope: str
-    plural: str
+    offer: Offer
     href: str
-    title: str = ""
+    claims: Sequence[ClaimView] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,72 +62,60 @@ class ResourcesView:
     cid: str
     target: str
     signed_in: bool
-    sign_in_hint: str = ""
+    called: str = ""
     frame: Frame = NO_FRAME
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimSentence:
-    """A permission claim in words; `index` is its place among the claims of the offer."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferForm:
+    """A form about an offer. `chosen` are the places of claims that were checked before."""
 
-    index: int
-    text: str
-    required: bool
+    offer: Offer
+    claims: Sequence[ClaimView]
+    csrf: str
+    action: str
+    problem: str = ""
+    chosen: Collection[int] = ()
+    frame: Frame = NO_FRAME
 
 
-@dataclass(frozen=True, slots=True)
-class ConsentView:
-    """The consent of a person before a CLI gets an answer.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentView(OfferForm):
+    """The consent of a person before a CLI, which says that the cluster is `called` so, answers.
 
-    `chosen` are the places of claims that were checked before, when a `problem` is shown.
     `decline` leads back to the CLI without an agreement. Of a `dry_run`, nothing is bound.
     """
 
-    offer: Offer
-    sentences: Sequence[ClaimSentence]
-    csrf: str
-    action: str
     target: str
-    problem: str = ""
     cid: str = ""
-    chosen: Collection[int] = ()
-    frame: Frame = NO_FRAME
+    called: str = ""
     decline: str = ""
     dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The binding of an offer with the choices of a person."""
+    """The binding of an offer with the choices of a person: by us, by the original, by files."""
 
     command: str
+    original: str
     fleet: str
     remarks: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OfferView:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferView(OfferForm):
     """An offer, and how to bind it. `may_bind` is None where nobody signed in."""
 
-    offer: Offer
-    sentences: Sequence[ClaimSentence]
-    csrf: str
-    action: str
     may_bind: bool | None = None
-    problem: str = ""
-    chosen: Collection[int] = ()
     result: Result | None = None
-    frame: Frame = NO_FRAME
 
 
 @dataclass(frozen=True, slots=True)
 class OfferRow:
     """An offer in the catalogue; `asks` names the kinds of its permission claims."""
 
-    title: str
-    kind: str
-    resource: str
-    scope: str
+    offer: Offer
     asks: Sequence[str]
     may_bind: bool | None
     href: str
@@ -145,11 +140,12 @@ class ConditionRow:
     reason: str
     message: str
     since: str
+    shape: Shape = "waiting"
 
 
 @dataclass(frozen=True, slots=True)
 class BindingRow:
-    """A binding space: an app cluster, and what it bound."""
+    """A binding space: an app cluster, and what it bound. `next` is a step for its user."""
 
     space: str
     cid: str
@@ -160,6 +156,8 @@ class BindingRow:
     heartbeat: str
     href: str
     conditions: Sequence[ConditionRow] = ()
+    name: str = ""
+    next: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +180,10 @@ class BindingView:
 
 @dataclass(frozen=True, slots=True)
 class HomeView:
-    """The first page; `sign_in` is "" for people that are signed in."""
+    """The first page; `sign_in` is "" for people that are signed in, who see some `offers`."""
 
     sign_in: str
+    offers: Sequence[OfferRow] = ()
     frame: Frame = NO_FRAME
 
 

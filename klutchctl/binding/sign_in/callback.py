@@ -6,10 +6,15 @@ whole kubeconfig where the provider is an original.
 """
 
 import asyncio
+import base64
 import contextlib
 import errno
+import hashlib
+import html
 from collections.abc import AsyncIterator, Callable, Mapping
+from importlib import resources
 from math import inf
+from string import Template
 from typing import Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,12 +29,18 @@ _LIMITS: Final = Limits(
     line=64 * 1024, head=80 * 1024, body=1024, connections=32, rate=inf
 )  # all of this machine have one address
 _TRIES: Final = 20
+_DONE: Final = ("Back to the command line", "It has your answer. You can close this page.")
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 _HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _NO_FAMILY: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
-_DONE: Final = "You have been authenticated. Please head back to the command line."
+_PAGE: Final = resources.files(__package__).joinpath("callback.html").read_text("utf-8")
+_STYLE: Final = hashlib.sha256(_PAGE.partition("<style>")[2].partition("</style>")[0].encode())
+_POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{base64.b64encode(_STYLE.digest()).decode()}'; "
+    "frame-ancestors 'none'"
+)
 _HEADERS: Final = (
-    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+    ("Content-Security-Policy", _POLICY),
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
 )
@@ -45,12 +56,14 @@ class Foreign(RequestRefused):
 class Callback(Generic[T]):
     """Waits for the one call that `accept` takes; others are answered with the Foreign it raises.
 
-    `port` is that of both addresses.
+    `port` is that of both addresses; `shown` has the heading and the text of the page that follows.
     """
 
-    def __init__(self, accept: Callable[[Mapping[str, str]], T]) -> None:
+    def __init__(
+        self, accept: Callable[[Mapping[str, str]], T], shown: Callable[[T], tuple[str, str]]
+    ) -> None:
         self.port = 0
-        self._accept = accept
+        self._accept, self._shown = accept, shown
         self._answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     async def answer(self, *, seconds: float) -> T:
@@ -68,18 +81,21 @@ class Callback(Generic[T]):
             raise RequestRefused(405, "Only GET is answered.")
         if not self._answer.done():
             self._answer.set_result(self._accept(request.query))
-        return _page(request, 200, _DONE)
+        return _page(request, 200, *self._shown(self._answer.result()))
 
 
 @contextlib.asynccontextmanager
 async def listening(
-    accept: Callable[[Mapping[str, str]], T], *, port: int = 0
+    accept: Callable[[Mapping[str, str]], T],
+    shown: Callable[[T], tuple[str, str]] = lambda _: _DONE,
+    *,
+    port: int = 0,
 ) -> AsyncIterator[Callback[T]]:
     """Serve on a port of this machine (0: a free one) for the length of the block.
 
     Raises ConfigError where the port is taken, also if by another on one of both addresses only.
     """
-    callback = Callback(accept)
+    callback = Callback(accept, shown)
     for _ in range(_TRIES):
         try:
             stack, callback.port = await _on_both(callback, port)
@@ -124,7 +140,8 @@ def _is_local(host: str, port: int) -> bool:
         return False
 
 
-def _page(request: Request, status: int, text: str) -> Response:
+def _page(request: Request, status: int, heading: str, text: str = "") -> Response:
     del request
-    body = f"<!doctype html><title>klutchctl</title><h1>{text}</h1>\n".encode()
+    shown = {"heading": html.escape(heading), "text": html.escape(text)}
+    body = Template(_PAGE).substitute(shown).encode()
     return Response(status, body, "text/html; charset=utf-8", _HEADERS)

@@ -7,7 +7,8 @@ import secrets
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final
 
 from klutchctl.binding import provider as api
 from klutchctl.binding import response
@@ -17,7 +18,7 @@ from klutchctl.binding.provider import FrontDoor, Provider, with_query
 from klutchctl.binding.response import Grant
 from klutchctl.binding.sign_in.callback import Foreign, listening
 from reconciler.core.errors import ConfigError
-from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
 from reconciler.kube.networks import ANYWHERE, Networks
@@ -64,12 +65,16 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignIn:
-    """The sign-in of an app cluster at a provider."""
+    """The sign-in of an app cluster at a provider.
+
+    `cluster_name` is what people here call it: a front door of ours shows it beside the id.
+    """
 
     http: Http
     provider: Provider
     progress: Progress
     cluster_id: str
+    cluster_name: str = ""
     dry_run: bool = False
     networks: Networks = ANYWHERE
 
@@ -79,8 +84,11 @@ class SignIn:
         *,
         port: int,
         show: Callable[[str], object] | None,
+        is_first: bool = True,
     ) -> SignedIn:
         """Have a person sign in, and choose `resource`, or any. `show` opens a browser.
+
+        But for the first, the browser is signed in already.
 
         Raises ConfigError, NoConsent, Denied, BadAnswer and BindEnded.
         """
@@ -88,25 +96,28 @@ class SignIn:
         session = session_id(secrets.token_bytes(16))
         verifier = grants.verifier(secrets.token_bytes(32))
         expected = Expected(session, None if door is None else door.audience)
-        async with listening(expected.accept, port=port) as callback:
+        name = "" if resource is None else resource.name
+        shown = partial(_last_page, name)
+        async with listening(expected.accept, shown, port=port) as callback:
             url = self._authorize_url(session, callback.port, verifier, resource)
-            self.progress.say("visit", url=url)
+            self.progress.say("visit" if is_first else "agree", url=url, name=name)
             if show is not None:
                 await asyncio.to_thread(show, url)
             try:
                 answer = await callback.answer(seconds=_SECONDS)
             except TimeoutError:
                 raise NoConsent(f"nobody signed in within {_SECONDS / 60:.0f} minutes") from None
-        match answer:
-            case Refusal(error):
-                raise Denied(f"the sign-in was refused: {error}")
-            case Response(document):
-                signed_in = SignedIn(response.grant_of(document, networks=self.networks))
-            case Code(code):
-                assert door is not None
-                granted, consent = await api.redeem(self.http, door, code, verifier)
-                signed_in = SignedIn(self._grant(granted), consent)
-        self.progress.say("signed-in", url=self.provider.url)
+        if answer.error:
+            raise Denied(f"the sign-in was refused: {answer.error}")
+        if answer.document is not None:
+            signed_in = SignedIn(response.grant_of(answer.document, networks=self.networks))
+        else:
+            assert door is not None
+            assert answer.code is not None
+            granted, consent = await api.redeem(self.http, door, answer.code, verifier)
+            signed_in = SignedIn(self._grant(granted), consent)
+        if is_first:
+            self.progress.say("signed-in", url=self.provider.url)
         return signed_in
 
     def _authorize_url(
@@ -117,6 +128,7 @@ class SignIn:
             fields |= {
                 "code_challenge": grants.challenge(verifier),
                 "code_challenge_method": "S256",
+                "cluster_name": self.cluster_name,
             }
             if resource is not None:
                 fields |= resource.wire
@@ -135,7 +147,7 @@ class SignIn:
             self.http,
             door,
             token,
-            cluster_id=self.cluster_id,
+            cluster={"clusterID": self.cluster_id, "clusterName": self.cluster_name},
             resources=wanted,
             dry_run=self.dry_run,
         )
@@ -144,6 +156,17 @@ class SignIn:
 
     def _grant(self, document: Manifest) -> Grant:
         return response.grant_of(document, dry_run=self.dry_run, networks=self.networks)
+
+
+def _last_page(name: str, answer: "Answer") -> tuple[str, str]:
+    """Return what a person sees at the end of the walk: a heading, and a sentence."""
+    about = f" about {name}" if name else ""
+    if answer.error:
+        return "Nothing is bound", f"The command line has your no{about}. You can close this page."
+    return (
+        "Back to the command line",
+        f"It has your answer{about}, and goes on there. You can close this page.",
+    )
 
 
 def front_door(provider: Provider) -> FrontDoor:
@@ -180,27 +203,15 @@ _LONGEST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """A code of our door, to be redeemed."""
+class Answer:
+    """The answer of a provider: a code of our door, or the BindingResponse of an original backend.
 
-    code: Secret
+    Or the person, or the provider, said no: `error` is the code of RFC 6749 4.1.2.1.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """The BindingResponse of an original backend."""
-
-    document: Mapping[str, JSON]
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The person, or the provider, said no. `error` is the code of RFC 6749 4.1.2.1."""
-
-    error: str
-
-
-Answer: TypeAlias = Code | Response | Refusal
+    code: Secret | None = None
+    document: Manifest | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,20 +225,20 @@ class Expected:
         """Return the answer in a call. Raises Foreign."""
         return self._response(query) if self.door is None else self._code(query)
 
-    def _code(self, query: Mapping[str, str]) -> Code | Refusal:
+    def _code(self, query: Mapping[str, str]) -> Answer:
         if not self._is_session(query.get("state", "")):
             raise Foreign(_NOT_OURS)
         # RFC 9207: an answer of another server must not be taken for ours.
         if query.get("iss", "") != self.door:
             raise Foreign("This answer is not from the provider that was asked.")
         if error := query.get("error", ""):
-            return Refusal(error[:_LONGEST])
+            return Answer(error=error[:_LONGEST])
         code = query.get("code", "")
         if not code:
             raise Foreign("There is no code in this answer.")
-        return Code(Secret(code))
+        return Answer(Secret(code))
 
-    def _response(self, query: Mapping[str, str]) -> Response:
+    def _response(self, query: Mapping[str, str]) -> Answer:
         try:
             document = response.document_of(query.get("response", ""))
             session = response.session_of(document)
@@ -235,7 +246,7 @@ class Expected:
             raise Foreign("This is no answer of a provider.") from None
         if not self._is_session(session):
             raise Foreign(_NOT_OURS)
-        return Response(document)
+        return Answer(document=document)
 
     def _is_session(self, found: str) -> bool:
         return hmac.compare_digest(found.encode("utf-8", "replace"), self.session.encode())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from klutchctl.binding.errors import BadAnswer, BindEnded, Denied, NoConsent
 from klutchctl.binding.progress import Progress
@@ -105,37 +105,31 @@ class TokenSource:
                 raise BindEnded(str(fault)) from None
         raise NoConsent("nobody signed in in time")
 
-    async def by_client(self, door: FrontDoor, client: Client, *, scopes: Sequence[str]) -> Secret:
-        """Return a machine's own token. Raises ConfigError, Denied, BindEnded."""
-        issuer = await self._provider(_machine_issuer(door))
-        form = partial(
-            grants.client_credentials_form,
-            issuer,
-            client,
-            audience=door.audience,
-            scopes=scopes or door.machine_scopes,
-            now=time.time(),
-            jti=secrets.token_bytes(16),
-        )
-        return await self._token(_checked(form))
-
-    async def by_exchange(
-        self, door: FrontDoor, client: Client, subject: Secret, *, scopes: Sequence[str]
+    async def by_client(
+        self,
+        door: FrontDoor,
+        client: Client,
+        *,
+        scopes: Sequence[str],
+        subject: Secret | None = None,
     ) -> Secret:
-        """Return a token for another's. Raises ConfigError, Denied, BindEnded."""
+        """Return a machine's own token, or one for that of `subject`.
+
+        Raises ConfigError, Denied, BindEnded.
+        """
         issuer = await self._provider(_machine_issuer(door))
-        form = partial(
-            grants.exchange_form,
-            issuer,
-            client,
-            subject_token=subject,
-            subject_token_type=subject_type(subject, issuer.issuer),
-            audience=door.audience,
-            scopes=scopes or door.machine_scopes,
-            now=time.time(),
-            jti=secrets.token_bytes(16),
-        )
-        return await self._token(_checked(form))
+        asked: dict[str, Any] = {
+            "audience": door.audience,
+            "scopes": scopes or door.machine_scopes,
+            "now": time.time(),
+            "jti": secrets.token_bytes(16),
+        }
+        make: Callable[..., Form] = grants.client_credentials_form
+        if subject is not None:
+            kind = subject_type(subject, issuer.issuer)
+            asked |= {"subject_token": subject, "subject_token_type": kind}
+            make = grants.exchange_form
+        return await self._token(_checked(partial(make, issuer, client, **asked)))
 
     async def _token(self, form: Form) -> Secret:
         answer = await self._sent(form)

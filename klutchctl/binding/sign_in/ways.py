@@ -2,11 +2,12 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any, Self
 
-from klutchctl.binding.run import Browser, DeviceCode, Machine, Vouched, Way
+from klutchctl.binding.run import Way
 from klutchctl.binding.sign_in import tokens
 from reconciler.core.errors import ConfigError
 from reconciler.files import read_secret
@@ -24,10 +25,15 @@ class Flags:
     client_secret_file: Path | None = None
     client_key_file: Path | None = None
     client_assertion_file: Path | None = None
-    scopes: tuple[str, ...] = ()
+    scope: Sequence[str] | None = None
     identity: str = ""
     exchange: bool = False
     issuer: str = ""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Return the flags of a command line, by their names."""
+        return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
 
     def way(self, show: Callable[[str], object] | None) -> Way:
         """Return the way to sign in; `show` opens a browser. Raises ConfigError."""
@@ -35,19 +41,20 @@ class Flags:
             raise ConfigError("needs --identity", where="--exchange")
         if sum(map(bool, (self.device_code, self.identity, self.client_id and not self.exchange))):
             self._require_one()
-        elif self._credentials or self.scopes:
+        elif self._credentials or self.scope:
             raise ConfigError("a client's credential or scope needs --client-id")
         if self.issuer and not (self.device_code or self.client_id):
             needs = "needs --device-code, --client-id or --exchange: nothing else goes there"
             raise ConfigError(needs, where="--issuer")
-        if self.device_code:
-            return DeviceCode()
-        if self.identity:
-            exchange = self._client() if self.exchange else None
-            return Vouched(tokens.parse(self.identity), exchange, self.scopes)
-        if self.client_id:
-            return Machine(self._client(), self.scopes)
-        return Browser(self.callback_port, None if self.no_browser else show)
+        has_client = self.exchange or (self.client_id and not self.identity)
+        return Way(
+            port=self.callback_port,
+            show=None if self.no_browser else show,
+            device=self.device_code,
+            client=self._client() if has_client else None,
+            identity=tokens.parse(self.identity) if self.identity else None,
+            scopes=tuple(self.scope or ()),
+        )
 
     def _require_one(self) -> None:
         ways = {

@@ -4,15 +4,13 @@ Nothing that was refused has written: the API server's audit log proves it.
 """
 
 import re
-import time
 
 import pytest
 
-from bind.door import sessions
 from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import Ref
-from tests.support.browsers import PUBLIC, Cli
+from tests.support.browsers import PUBLIC
 from tests.support.doors import wire
 from tests.support.eventually import eventually
 from tests.support.issuer import bearer
@@ -97,26 +95,9 @@ class TestForms:
 
 
 class TestSessions:
-    async def test_for_another_purpose(self, backend, door, visitor, provider):
-        cli, browser = Cli(), backend.client()
-        assert (await browser.signed_in(door.port, cli)).status == 302
-        visitor.cookies[COOKIE] = browser.cookies[f"klutch-bind-{cli.s}"]
-        await self._sent_away(door, visitor)
-
-    @pytest.mark.parametrize(
-        ("seconds", "status"), [(8 * 3600 + 60, 303), (3_660, 303), (3_500, 200)]
-    )
-    async def test_old_or_idle(self, backend, door, visitor, seconds, status):
-        fresh = await backend.opened(visitor.cookies[COOKIE], sessions.UI)
-        keys, then = await backend.keys(), time.time() - seconds
-        visitor.cookies[COOKIE] = keys.seal(sessions.UI, {**fresh, "at": then, "used": then}, then)
-        assert (await visitor.get(door.port, "/ui/catalogue")).status == status
-
     async def test_cut(self, door, visitor):
+        """As one of another purpose, or too old: tests/unit/bind/door/test_sessions.py."""
         visitor.cookies[COOKIE] = visitor.cookies[COOKIE][:-4]
-        await self._sent_away(door, visitor)
-
-    async def _sent_away(self, door, visitor):
         for path in ("/ui/catalogue", "/ui/bindings"):
             reply = await visitor.get(door.port, path)
             assert (reply.status, reply.location) == (303, "/ui/")

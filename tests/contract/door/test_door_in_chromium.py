@@ -142,6 +142,9 @@ def test_a_person_looks_around_and_leaves(here, claiming, screen):
     assert screen.find("#command").text == (
         f"klutchctl bind {here.origin} --resource {claiming.name} --claims none --accept secrets"
     )
+    screen.tab_to("summary", Keys.TAB)
+    screen.press(Keys.ENTER)
+    usable(screen)
     assert f"group: {claiming.group}" in screen.find("#fleet").text
     screen.open(f"{here.origin}/ui/bindings")
     usable(screen)
@@ -193,7 +196,7 @@ async def test_another_site_frames_no_page_and_binds_nothing(
         f'<form method="post" action="{here.origin}/ui/sign-out"><button>Prize</button></form>'
     )
     with site(lambda path, form: (200, {"Content-Type": "text/html"}, page.encode())) as theirs:
-        for lure, seen in (("a", "Forbidden"), ("button", "Shop Inc")):
+        for lure, seen in (("a", "You may not do that here"), ("button", "Shop Inc")):
             screen.open(theirs.replace("127.0.0.1", "localhost"))
             screen.find(lure).send_keys(Keys.ENTER)
             screen.comes_to(seen)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from klutchctl.binding import konnector
+from klutchctl.binding import Rights, konnector
 from klutchctl.binding.app_cluster import AppCluster
 from klutchctl.binding.errors import BindEnded
-from klutchctl.binding.konnector import Decision, Rights
+from klutchctl.binding.konnector import Decision
 from klutchctl.binding.progress import SENTENCES, Progress
 from klutchctl.binding.response import Wanted
 from reconciler.core import names, refs

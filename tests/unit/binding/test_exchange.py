@@ -95,5 +95,5 @@ async def test_a_machine_asks_for_a_token_for_the_door():
     source = TokenSource(http, Progress(write=lambda _: None))
     client, door = Client("robot", secret=Secret("s")), front_door()
     await source.by_client(door, client, scopes=())
-    await source.by_exchange(door, client, Secret("another's"), scopes=())
+    await source.by_client(door, client, scopes=(), subject=Secret("another's"))
     assert [form["audience"] for form in http.asked] == [HERE, HERE]

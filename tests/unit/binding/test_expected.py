@@ -6,7 +6,7 @@ import json
 import pytest
 
 from klutchctl.binding.sign_in.callback import Foreign
-from klutchctl.binding.sign_in.signed_in import Code, Expected, Refusal, Response
+from klutchctl.binding.sign_in.signed_in import Answer, Expected
 from reconciler.core.secret import Secret
 from tests.support import binding_objects as objects
 
@@ -22,14 +22,13 @@ def response(document, alphabet=base64.b64encode):
 
 def test_a_code_of_the_door_that_was_asked_is_taken():
     answer = OURS.accept(GOOD)
-    assert answer == Code(Secret("canary"))
+    assert answer == Answer(Secret("canary"))
     assert "canary" not in repr(answer)
 
 
 def test_a_refusal_ends_the_sign_in():
-    assert OURS.accept({"state": "sid-1", "iss": DOOR, "error": "access_denied"}) == Refusal(
-        "access_denied"
-    )
+    answer = OURS.accept({"state": "sid-1", "iss": DOOR, "error": "access_denied"})
+    assert answer == Answer(error="access_denied")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_what_is_not_the_doors_answer_to_this_session_is_foreign(query):
 @pytest.mark.parametrize("alphabet", [base64.b64encode, base64.urlsafe_b64encode])
 def test_the_whole_response_of_an_original_is_taken(alphabet):
     document = objects.document()
-    assert ORIGINAL.accept(response(document, alphabet)) == Response(document)
+    assert ORIGINAL.accept(response(document, alphabet)) == Answer(document=document)
 
 
 @pytest.mark.parametrize(

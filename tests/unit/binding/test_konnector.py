@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from klutchctl.binding import konnector, response
+from klutchctl.binding import Rights, konnector, response
 from klutchctl.binding.errors import BindEnded, NotInTime
-from klutchctl.binding.konnector import Decision, Rights, Served
+from klutchctl.binding.konnector import Decision, Served
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.response import Wanted
 from reconciler.api import API_SERVICE_EXPORT_REQUEST

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from klutchctl import kubectl_bind
-from klutchctl.binding import job, kubectl_flags
-from klutchctl.binding.decisions import Claims
+from klutchctl.binding import Claims, job, kubectl_flags
 from klutchctl.binding.provider import Device, FrontDoor
-from klutchctl.binding.run import Asked, Browser, DeviceCode, Machine, Vouched, require_issuer
+from klutchctl.binding.run import Asked, Way, require_issuer
 from klutchctl.binding.sign_in import ways
 from klutchctl.binding.sign_in.tokens import Identity
 from klutchctl.binding.sign_in.ways import Flags
@@ -131,15 +130,15 @@ def secret(tmp_path):
 
 
 def test_each_way_to_sign_in_has_its_flags(secret):
-    assert Flags().way(print) == Browser(0, print)
-    assert Flags(no_browser=True, callback_port=8000).way(print) == Browser(8000, None)
-    assert Flags(device_code=True).way(print) == DeviceCode()
-    machine = Flags(client_id="ci", client_secret_file=secret, scopes=("bind",)).way(None)
-    assert machine == Machine(Client("ci", secret=Secret("canary")), ("bind",))
+    assert Flags().way(print) == Way(show=print)
+    assert Flags(no_browser=True, callback_port=8000).way(print) == Way(port=8000)
+    assert Flags(device_code=True).way(None) == Way(device=True)
+    machine = Flags(client_id="ci", client_secret_file=secret, scope=["bind"]).way(None)
+    assert machine == Way(client=Client("ci", secret=Secret("canary")), scopes=("bind",))
     assert "canary" not in repr(machine)
-    assert Flags(identity="github").way(None) == Vouched(Identity("github"))
+    assert Flags(identity="github").way(None) == Way(identity=Identity("github"))
     exchanged = Flags(identity="env:T", exchange=True, client_id="ci").way(None)
-    assert exchanged == Vouched(Identity("env", "T"), Client("ci"))
+    assert exchanged == Way(identity=Identity("env", "T"), client=Client("ci"))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_each_way_to_sign_in_has_its_flags(secret):
         {"exchange": True},
         {"exchange": True, "identity": "github"},
         {"client_id": "ci"},
-        {"scopes": ("a",)},
+        {"scope": ["a"]},
         {"device_code": True, "identity": "github"},
         {"device_code": True, "no_browser": True},
         {"identity": "gitlab"},
@@ -170,14 +169,18 @@ def its_door(*, device=None, machines=""):
     return FrontDoor("", "", "", "", "", known, machines, ())
 
 
-@pytest.mark.parametrize("way", [DeviceCode(), Machine(Client("ci")), Vouched(Identity("github"))])
+MACHINE = Way(client=Client("ci"))
+WAYS = [Way(device=True), MACHINE, Way(identity=Identity("github"))]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_another_identity_provider_than_was_said_is_refused_with_both_names(way):
     said = Asked(url=URL, way=way, issuer=SAID)
     require_issuer(its_door(device=SAID, machines=SAID), said)
     require_issuer(its_door(), said)  # which is refused later: it offers no such way
     require_issuer(its_door(device=OTHER, machines=OTHER), Asked(url=URL, way=way))
     mixed = {"device": OTHER, "machines": SAID}
-    if not isinstance(way, DeviceCode):
+    if not way.device:
         mixed = {"device": SAID, "machines": OTHER}
     with pytest.raises(ConfigError) as caught:
         require_issuer(its_door(**mixed), said)
@@ -187,9 +190,8 @@ def test_another_identity_provider_than_was_said_is_refused_with_both_names(way)
 
 @pytest.mark.parametrize("near", [SAID + "/", SAID.upper(), SAID + "#x", "http" + SAID[5:]])
 def test_an_issuer_is_the_same_to_the_letter(near):
-    way = Machine(Client("ci"))
     with pytest.raises(ConfigError):
-        require_issuer(its_door(machines=near), Asked(url=URL, way=way, issuer=SAID))
+        require_issuer(its_door(machines=near), Asked(url=URL, way=MACHINE, issuer=SAID))
 
 
 def test_a_credential_is_one_file_with_text(secret, tmp_path):

@@ -52,7 +52,7 @@ DOOR = {
     ],
 )
 def test_a_provider_is_asked_at_its_base_or_at_export(url, export, front_door):
-    assert provider.places(url) == provider.Places(BASE + export, BASE + front_door)
+    assert provider.places(url) == (BASE + export, BASE + front_door)
 
 
 @pytest.mark.parametrize(

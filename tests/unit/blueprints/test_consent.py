@@ -1,4 +1,4 @@
-"""What people read of permission claims, and what is made of their choices (D.6, F23)."""
+"""What people read of permission claims, and what is made of their choices (F23)."""
 
 from typing import Any
 
@@ -19,92 +19,22 @@ PLAIN: dict[str, Any] = {
     "version": "v1",
     "onConflict": {"recreateWhenConsumerSideDeleted": False},
 }
-OBJECTS = 'queues objects (apiVersion: "shop.example/v1")'
-WISH = f"The provider wants to read and write {OBJECTS}"
-RESERVED = "  RESERVED: it is of your cluster itself, or of what connects it"
-OPTIONAL = "Accepting this Permission is optional."
+OPTIONAL = "The provider asks for this (optional): "
 
 
-def test_claims_of_the_capture_read_as_there():
-    # 03-default-mode-oidc/13-bind.cli.txt
+def test_a_prompt_has_a_heading_and_a_row_for_each_thing_that_is_agreed_to():
     assert [consent.sentences(claim) for claim in (SECRETS, BACKUPS)] == [
-        'The provider wants to write secrets objects (apiVersion: "v1")'
-        " which are referenced with:\n"
-        '\t- name: "*"\n'
-        "on your cluster.\n"
-        "Created objects will be recreated upon deletion."
-        " Accepting this Permission is required in order to proceed.",
-        'The provider wants to read configmaps objects (apiVersion: "v1")'
-        " which are referenced with:\n"
-        '\t- name: "backup-settings"\n'
-        "on your cluster.\n"
-        f"Created objects will be recreated upon deletion. {OPTIONAL}",
+        "The provider asks for this (required): Put Secrets into your namespaces\n"
+        "\tWhich: all names\n"
+        "\tWhere: in all namespaces but the cluster's own\n"
+        "\tIf you delete one: it comes back\n"
+        "\tWithout it: the service is not bound",
+        f"{OPTIONAL}Read ConfigMaps in your namespaces\n"
+        '\tWhich: with these names: "backup-settings"\n'
+        "\tWhere: in all namespaces but the cluster's own\n"
+        "\tIf you delete one: the provider's copy goes, too\n"
+        "\tWithout it: the service cannot read them, and may not work",
     ]
-
-
-@pytest.mark.parametrize(
-    ("said", "text"),
-    [
-        ({}, f"The provider wants to read and write {OBJECTS} on your cluster.\n{OPTIONAL}"),
-        (
-            {"autoDonate": True},
-            f"The provider wants to create user-owned {OBJECTS} on your cluster.\n{OPTIONAL}",
-        ),
-        (
-            {"autoAdopt": True, "selector": {"owner": "Provider"}},
-            f"The provider wants to have ownership of {OBJECTS} on your cluster.\n{OPTIONAL}",
-        ),
-        (
-            {"selector": {"names": ["a", "b"]}},
-            f"The provider wants to read and write {OBJECTS} which are referenced with:\n"
-            f'\t- name: "a"\n\t- name: "b"\non your cluster.\n{OPTIONAL}',
-        ),
-        (
-            {"create": {"replaceExisting": True}, "update": {"alwaysRecreate": True}},
-            f"The provider wants to read and write {OBJECTS} on your cluster.\n"
-            "Objects that exist already will be replaced."
-            f" Changed objects will be deleted and created again. {OPTIONAL}",
-        ),
-        (
-            {"update": {"fields": ["spec.size"], "preserving": ["spec.note", "spec.owner"]}},
-            f"The provider wants to read and write {OBJECTS} on your cluster.\n"
-            "After they were created, it changes only these fields of them:\n"
-            '\t"spec.size"\n'
-            "It leaves these fields of them as they are on your cluster:\n"
-            '\t"spec.note"\n\t"spec.owner"\n'
-            f"{OPTIONAL}",
-        ),
-        *(
-            ({"selector": {"namespaces": none}}, f"{WISH} on your cluster.\n{OPTIONAL}")
-            for none in ([], ["*"])
-        ),
-        (
-            {"selector": {"namespaces": ["shop", "kube-system", "klutch-bind"]}},
-            f"{WISH} on your cluster.\nThey are in these namespaces:\n"
-            f'\t- namespace: "kube-system"{RESERVED}\n\t- namespace: "klutch-bind"{RESERVED}\n'
-            f'\t- namespace: "shop"\n{OPTIONAL}',
-        ),
-        (
-            {"selector": {"names": ["a"], "namespaces": ["*", "kube-public"]}},
-            f'{WISH} which are referenced with:\n\t- name: "a"\non your cluster.\n'
-            f'They are in these namespaces:\n\t- namespace: "kube-public"{RESERVED}\n'
-            f'\t- namespace: "*"\n{OPTIONAL}',
-        ),
-        (
-            {
-                "selector": {
-                    "labelSelectors": [{"b": "2", "a": "1"}, {}],
-                    "fieldSelectors": ["type=x"],
-                }
-            },
-            f"{WISH} on your cluster.\nThey have all labels of one of these lines:\n"
-            f'\t{{"a": "1", "b": "2"}}\n\t{{}}\n'
-            f'They have all of these fields:\n\t"type=x"\n{OPTIONAL}',
-        ),
-    ],
-)
-def test_what_a_claim_says_is_said(said, text):
-    assert consent.sentences({**PLAIN, **said}) == text
 
 
 @pytest.mark.parametrize(
@@ -128,7 +58,67 @@ def test_no_text_of_a_provider_makes_a_line_or_hides_one(forged, field):
     text = consent.sentences(claim)
     assert text.isascii()
     assert text.replace("\n", "").replace("\t", "").isprintable()
-    assert [line for line in text.splitlines() if line.startswith("Accepting")] == [OPTIONAL]
+    heading, *rows = text.splitlines()
+    assert heading.startswith(OPTIONAL)
+    assert all(row.startswith("\t") for row in rows)
+    assert [row for row in rows if row.startswith("\tWithout it")] == rows[-1:]
+
+
+WHOLE = {
+    "group": "shop.example",
+    "resource": "queues",
+    "version": "v1",
+    "selector": {
+        "names": ["n-1", "n-2"],
+        "namespaces": ["shop", "kube-system"],
+        "labelSelectors": [{"a": "1"}, {"b": "2"}],
+        "fieldSelectors": ["type=x"],
+    },
+    "create": {"replaceExisting": True},
+    "onConflict": {"recreateWhenConsumerSideDeleted": False},
+    "update": {"alwaysRecreate": True, "fields": ["spec.a"], "preserving": ["spec.b"]},
+}
+
+
+def rows(claim):
+    return {row.name: (row.text, tuple(row.items)) for row in consent.terms(claim).rows}
+
+
+def test_the_rows_of_a_page_have_all_that_a_prompt_has():
+    assert rows(WHOLE) == {
+        "Which": ("with these names:", ("n-1", "n-2")),
+        "Labels": ("all of one of these lines:", ('{"a": "1"}', '{"b": "2"}')),
+        "Fields": ("only those with all of these:", ("type=x",)),
+        "Where": ("in these namespaces:", ("shop", "kube-system")),
+        "Reserved": ("in these, of your cluster itself or of what connects it:", ("kube-system",)),
+        "If you delete one": ("it stays away", ()),
+        "If one is there": ("it is replaced", ()),
+        "If one changes": ("it is deleted, and made again", ()),
+        "Changes": ("of these fields alone, once they are there:", ("spec.a",)),
+        "Keeps": ("these fields as they are in your cluster:", ("spec.b",)),
+        "Without it": ("they do not arrive in your cluster, and the service may not work", ()),
+    }
+    wide = {**PLAIN, "selector": {"names": ["a", "*"], "namespaces": ["*", "kube-public", "x"]}}
+    assert rows(wide)["Which"] == ("all names", ())
+    assert rows(wide)["Where"] == ("in all namespaces but the cluster's own", ())
+    assert rows(wide)["Reserved"][1] == ("kube-public",)
+
+
+@pytest.mark.parametrize(
+    ("said", "heading"),
+    [
+        ({"selector": {"owner": "Provider"}}, "Put Secrets into your namespaces"),
+        ({"selector": {"owner": "Consumer"}}, "Read Secrets in your namespaces"),
+        ({}, "Read and write Secrets in your namespaces"),
+        ({"autoAdopt": True}, "Take over Secrets in your namespaces"),
+        ({"autoDonate": True}, "Put Secrets into your namespaces, which are yours from then on"),
+        ({"group": "x.example"}, "Read and write secrets.x.example in your namespaces"),
+        ({"resource": "Secrets"}, "Read and write Secrets in your namespaces"),
+    ],
+)
+def test_a_claim_has_a_heading(said, heading):
+    terms = consent.terms({"resource": "secrets", "version": "v1", **said})
+    assert f"{terms.begin} {terms.kind} {terms.end}" == heading
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,17 @@ def test_what_is_not_accepted_says_nothing(given_claim):
 
 SUBJECT = "Permission claim 1 (secrets)"
 REMOVE = "is not supported; remove it to have the claim obeyed"
+
+
+@pytest.mark.parametrize("state", ["Rejected", ""])
+def test_a_required_claim_that_is_not_accepted_is_reported(state):
+    """F23: the original's CLI binds all the same."""
+    claims = rules_of(binding(claim(state=state, required=True)))
+    (why,) = claims.unsupported
+    assert not claims.rules
+    assert why.startswith(f"{SUBJECT} is not accepted here, and the provider requires it")
+
+
 FIELDS = "metadata.name, metadata.namespace and type are"
 REFUSED = {
     "adoption": (claim(autoAdopt=True), f"autoAdopt {REMOVE}"),

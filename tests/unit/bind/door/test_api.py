@@ -30,6 +30,13 @@ async def test_a_machine_binds_by_its_token() -> None:
     assert desk.plane.made == [("alice", "4ceiSr", "caches.shop.example")]
 
 
+async def test_the_name_of_a_cluster_is_shown_and_nothing_else_of_what_was_sent() -> None:
+    desk = Desk()
+    for name in ("prod-eu", "a\x1b[2K\u202e\nb" + "c" * 99, 1, None):
+        await bind(desk, {**WANTED, "clusterName": name})
+    assert desk.plane.labels == ["prod-eu", "a[2Kb" + "c" * 75, "", ""]
+
+
 async def test_a_dry_run_makes_nothing() -> None:
     desk = Desk()
     response = json.loads((await bind(desk, {**WANTED, "dryRun": True})).body)
@@ -143,13 +150,6 @@ async def test_a_right_that_was_taken_away_counts_at_the_redemption() -> None:
     with pytest.raises(Refused) as refused:
         await redeem(desk, code)
     assert refused.value.code == "forbidden"
-    assert not desk.plane.made
-
-
-async def test_a_dry_run_by_a_code_makes_nothing() -> None:
-    desk = await signed_in({**CODE, "dry_run": "1"})
-    answer = json.loads((await redeem(desk, await code_of(desk, "0"))).body)
-    assert answer["bindingResponse"]["kubeconfig"] == ""
     assert not desk.plane.made
 
 

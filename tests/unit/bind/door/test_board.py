@@ -61,11 +61,27 @@ def test_a_row_leads_to_its_page_and_lists_what_was_bound():
     assert row.href == "/ui/bindings/cluster-a%20b"
     assert row.services == ["databases.shop.example", "queues.shop.example"]
     (condition,) = row.conditions
-    assert (condition.type, condition.reason, condition.since) == (
-        "Ready",
-        "R",
-        "2026-11-25T10:00:00Z",
-    )
+    assert (condition.type, condition.reason) == ("Ready", "R")
+    assert (condition.since, condition.shape) == ("2 h ago", "bad")
+
+
+def test_a_condition_is_amber_where_nobody_has_to_act():
+    shapes = [
+        choices.row(one, NOW).conditions[0].shape
+        for one in (bound(30, "False"), bound(None, "False"), bound(30, "True"))
+    ]
+    assert shapes == ["bad", "waiting", "good"]
+    waiting = bound(30, "False")
+    waiting.cluster_binding["status"]["conditions"][0]["severity"] = "Info"
+    row = choices.row(waiting, NOW)
+    assert (row.shape, row.conditions[0].shape) == ("waiting", "waiting")
+
+
+def test_a_cluster_that_is_not_ready_has_a_next_step():
+    steps = [choices.row(one, NOW).next for one in (bound(), bound(601, "True"))]
+    assert all("kubectl -n klutch-bind get deployment konnector" in one for one in steps)
+    assert "conditions" in choices.row(bound(30, "False"), NOW).next
+    assert not choices.row(bound(30, "True"), NOW).next
 
 
 def test_each_service_is_unbound_by_a_command():

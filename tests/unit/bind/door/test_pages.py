@@ -11,6 +11,7 @@ from markupsafe import escape
 
 from bind.door.catalogue import Offer
 from bind.door.pages import views
+from reconciler.blueprints import consent
 from reconciler.core.refs import GroupResource
 from reconciler.web import templates
 from tests.support import door_pages
@@ -35,9 +36,14 @@ def hostile_pages(text):
         (),
         (text,),
     )
-    sentences = (views.ClaimSentence(0, text, required=True),)
+    claim = {"resource": text, "version": text, "update": {"fields": [text]}}
+    claims = (views.ClaimView(0, consent.terms(claim), required=True),)
     frame = views.Frame(text, text, text)
-    card = views.Card(text, text, text, text, f"/bind?s={text}", text)
+    card = views.Card(offer, f"/bind?s={text}", claims)
+    form = {
+        **{"offer": offer, "claims": claims, "csrf": text, "action": text},
+        **{"problem": text, "frame": frame},
+    }
     row = views.BindingRow(
         text,
         text,
@@ -48,23 +54,22 @@ def hostile_pages(text):
         text,
         text,
         (views.ConditionRow(text, text, text, text, text),),
+        text,
     )
-    result = views.Result(text, text, (text,))
+    offers = (views.OfferRow(offer, (text,), True, text),)
+    result = views.Result(text, text, text, (text,))
     return {
-        "offer": views.html(
-            views.OfferView(offer, sentences, text, text, False, text, (), result, frame)
-        ),
-        "consent": views.html(
-            views.ConsentView(offer, sentences, text, text, text, text, text, (), frame)
-        ),
+        "offer": views.html(views.OfferView(**form, may_bind=False, result=result)),
+        "consent": views.html(views.ConsentView(**form, target=text, cid=text, called=text)),
         "resources": views.html(
-            views.ResourcesView((card,), text, text, signed_in=True, frame=frame)
+            views.ResourcesView((card,), text, text, signed_in=True, called=text, frame=frame)
         ),
         "catalogue": views.html(
             views.CatalogueView(
-                (views.OfferRow(text, text, text, text, (text,), True, text),), 1, text, frame
+                (*offers, dataclasses.replace(offers[0], may_bind=False)), 1, text, frame
             )
         ),
+        "home": views.html(views.HomeView("", offers, frame)),
         "bindings": views.html(views.BindingsView((row,), True, frame)),
         "binding": views.html(views.BindingView(row, (text,), frame)),
         "error": views.html(views.ErrorView(400, text, text, text, text, frame)),
@@ -123,7 +128,7 @@ def test_a_long_text_is_whole_where_it_is_the_subject_and_brief_in_a_table():
     found = hostile_pages(LONG)
     assert found["offer"].count("long") > 2_048
     shown = re.findall("<bdi>(.*?)</bdi>", found["catalogue"])
-    assert {len(one) for one in shown} <= {160, len("Yes")}
+    assert {len(one) for one in shown} <= {160, len("Yes"), len("No")}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +150,8 @@ def test_a_long_text_is_whole_where_it_is_the_subject_and_brief_in_a_table():
 )
 def test_documentation_is_linked_over_https_alone(url, shown):
     offer = dataclasses.replace(door_pages.DATABASES, docs_url=url)
-    outline = Outline(views.html(views.OfferView(offer, (), "", "/x", None)))
+    form = views.OfferView(offer=offer, claims=(), csrf="", action="/x")
+    outline = Outline(views.html(form))
     links = [one for one in outline.all("a") if one["href"].startswith("http")]
     wanted = [{"href": url, "rel": "noopener noreferrer"}] if shown else []
     assert links == wanted
@@ -184,7 +190,7 @@ def test_a_link_that_is_not_plain_is_escaped(href):
 
 def test_without_a_session_there_is_no_card_but_how_to_sign_in():
     outline = Outline(_PAGES["resources-out"])
-    assert "Run it again" in outline.words()
+    assert outline.words().count("Run the command") == 1
     assert not [one for one in outline.all("a") if "btn" in one.get("class", "")]
 
 
@@ -192,7 +198,7 @@ def test_a_status_is_a_word_and_a_shape():
     html = _PAGES["bindings"]
     for word, shape in (
         ("Ready", "<circle cx"),
-        ("Waiting", '<circle class="ring"'),
+        ("Waiting for the konnector", '<circle class="ring"'),
         ("Not ready", '<path d="M6'),
         ("No heartbeat", '<path d="M1'),
     ):
@@ -215,11 +221,38 @@ def test_a_dry_run_promises_no_binding():
     assert "gets access" in _PAGES["consent"]
 
 
-def test_a_card_repeats_no_kind():
-    cards = [dataclasses.replace(door_pages.card(), title=title) for title in ("", "Databases")]
-    for card, number in zip(cards, (0, 1), strict=True):
-        html = views.html(views.ResourcesView((card,), "", "", signed_in=True))
-        assert html.count("<dt>Kind</dt>") == number
+def test_a_card_says_what_it_is_and_asks_for_before_anybody_clicks():
+    words = Outline(_PAGES["resources"]).words()
+    for one in ("A database of your own", "Put Secrets into your", "Read ConfigMaps in your"):
+        assert one in words
+    assert "Kind" not in words
+
+
+def test_a_claim_says_all_that_is_agreed_to_and_what_comes_of_a_no():
+    words = Outline(_PAGES["consent"]).words()
+    for one in (
+        "Put Secrets into your namespaces Optional",
+        "Which all names",
+        "Where in all namespaces but the cluster's own",
+        "If you delete one it comes back",
+        "Without it credentials of the service do not arrive in your cluster",
+        "Without it the service is not bound",
+    ):
+        assert one in words
+    assert words.count("Optional") == words.count("Required") == 1
+
+
+def test_a_cluster_has_the_name_that_its_command_gave_it_beside_its_id():
+    words = Outline(_PAGES["bindings"]).words()
+    assert "prod-eu 4ceiSrw8 cluster-4ceiSrw8" in words
+    assert "9bbk2Lx1 cluster-9bbk2Lx1" in words
+    assert "4ceiSrw8 which your command calls prod-eu" in Outline(_PAGES["consent"]).words()
+
+
+def test_a_column_in_which_all_are_equal_is_not_there():
+    assert "May I bind it?" in _PAGES["catalogue"]
+    assert "May I bind it?" not in _PAGES["catalogue-equal"]
+    assert ">Scope<" not in _PAGES["catalogue"]
 
 
 def test_without_pages_for_people_nothing_leads_to_them():
@@ -269,21 +302,6 @@ def test_the_headers_of_a_page():
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cache-Control": "no-store",
     }
-    assert "Strict-Transport-Security" in dict(views.security_headers(secure=True))
-
-
-def test_a_page_with_a_form_lets_the_browser_name_its_origin_to_this_site():
-    found = [
-        dict(headers)["Referrer-Policy"]
-        for headers in (
-            views.security_headers("http://localhost:1/"),
-            views.security_headers(forms=True),
-        )
-    ]
-    assert found == ["same-origin", "same-origin"]
-
-
-def test_assets_are_there():
-    assert views.ASSETS["door.css"].content_type.startswith("text/css")
-    assert b"prefers-color-scheme: dark" in views.ASSETS["door.css"].body
-    assert views.ASSETS["icon.svg"].body.startswith(b"<svg")
+    safe = dict(views.security_headers(forms=True, secure=True))
+    assert "Strict-Transport-Security" in safe
+    assert safe["Referrer-Policy"] == "same-origin"  # the browser names its origin to this site

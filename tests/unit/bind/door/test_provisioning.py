@@ -10,7 +10,7 @@ import yaml
 from bind.bounds import RESTRICTED
 from bind.door import provisioning
 from bind.door.identity import Identity
-from bind.door.provisioning import Content, Outcome, Ready, Seen, SpaceTerms, Wait, Wanted
+from bind.door.provisioning import Content, Outcome, Seen, Space, SpaceTerms, Wait, Wanted
 from bind.door.refusals import Refused
 from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks
@@ -234,7 +234,7 @@ def test_a_kubeconfig_that_differs_is_repaired_whole() -> None:
 def test_ready_is_a_space_whose_konnector_has_its_rights() -> None:
     full = replace(HALF, kubeconfig=stored(kubeconfig()))
     ready = decide(full)
-    assert ready == Ready(SPACE, kubeconfig().encode())
+    assert ready == Space(SPACE, kubeconfig().encode())
     assert "t0ken" not in repr(ready)
     assert isinstance(decide(replace(full, role_binding=None)), Wait)
     foreign = live(rbac.binding_in_space("other"), namespace=SPACE)

@@ -69,6 +69,13 @@ async def code_of(desk: Desk, *claims: str) -> str:
     return query_of(location(answer))["code"]
 
 
+async def test_the_name_of_a_cluster_goes_along_to_its_space() -> None:
+    desk = await signed_in({**CODE, "cluster_name": "prod-eu"})
+    assert "prod-eu" in html.unescape((await page(desk)).body.decode())
+    await redeem(desk, await code_of(desk, "0"))
+    assert desk.plane.labels == ["prod-eu"]
+
+
 async def test_strangers_see_no_card_and_cost_no_read() -> None:
     desk = Desk()
     answer = await desk.ask(Walk(desk.services).resources, {"s": "abc"})

@@ -76,11 +76,6 @@ def test_the_provider_document_is_the_captured_one():
     assert wire.text(document).decode() == EXPORT
 
 
-def test_a_pretty_name_is_shown_where_it_is_given():
-    document = wire.binding_provider(authorize_url="http://b/authorize", pretty_name="Shop Inc")
-    assert document["providerPrettyName"] == "Shop Inc"
-
-
 def test_a_template_without_claims_asks_for_none():
     plain = Offer("n", "t", GroupResource("", "things"), "Thing", "thing", "Namespaced")
     resources = manifest.get_maps(wire.export_request(plain), "spec", "resources")
