@@ -30,7 +30,7 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.bench.plans import verdict
-from tests.bench.servers import sandbox, writes_of
+from tests.bench.servers import sandbox, until, writes_of
 from tests.support import clusters
 from tests.support.clusters import LiveCluster
 
@@ -40,10 +40,8 @@ IDLE: Final = 600.0  # seconds
 GROUP: Final = "bench.example"
 _PLURALS: Final = tuple(f"widget{number}s" for number in range(EXPORTS))
 _RULES: Final = EXPORTS + 1  # of a space: its exports, and the Secrets that all of them claim
-_PATIENCE: Final = 900.0
 _QUIET: Final = 5.0  # seconds without a write: it is done
 _SETTLING: Final = 30.0
-_STEP: Final = 0.5
 _CLAIM: Final[Manifest] = {"group": "", "resource": "secrets", "version": "v1", "required": True}
 # Of each export its making and its condition, of each request its answer; of each space its
 # RoleBinding, its ClusterRole and the conditions of its ClusterBinding; and one role for all.
@@ -117,9 +115,9 @@ class _Bench:
         """Measure from the start of a backend until everything is as it has to be."""
         with self._program() as process:
             began, mark = time.monotonic(), self._live.audit.mark()
-            await self._until(self._has_converged, process)
+            await until(self._has_converged, process)
             seconds = time.monotonic() - began
-            await self._until(self._quiet(mark), process)
+            await until(self._quiet(mark), process)
             cpu = sum(process.cpu_times()[:2])
             memory = process.memory_info().rss / 2**20
         writes = writes_of(self._live, _AGENT, mark)
@@ -176,13 +174,6 @@ class _Bench:
             return time.monotonic() - since >= _QUIET
 
         return quiet
-
-    async def _until(self, look: Callable[[], Awaitable[bool]], process: psutil.Process) -> None:
-        end = time.monotonic() + _PATIENCE
-        while not await look():
-            if time.monotonic() > end or not process.is_running():
-                raise SystemExit("the backend does not converge")
-            await asyncio.sleep(_STEP)
 
     async def _create(self, kind: Kind, manifest: Manifest) -> None:
         await self._cluster.create(manifest, kind, manager="bench")

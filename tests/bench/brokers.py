@@ -13,7 +13,7 @@ import tempfile
 import time
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
 from tests.bench.plans import verdict
-from tests.bench.servers import sandbox, writes_of
+from tests.bench.servers import sandbox, until, writes_of
 from tests.demo.developer import DATABASE_BINDING, DATABASE_INSTANCE
 from tests.support import clusters
 from tests.support.clusters import LiveCluster
@@ -46,9 +46,7 @@ _SHORT: Final[Manifest] = {"catalog": "5s", "resync": "10s"}  # 5 and 10 minutes
 _EXAMPLE: Final = Path(__file__).parents[2] / "fleet-example" / "services" / "osb"
 _KINDS: Final = (DATABASE_INSTANCE, DATABASE_BINDING)
 _BROKERS: Final = "klutch-osb"
-_WITHIN: Final = 900.0
 _SETTLING: Final = 20.0
-_STEP: Final = 1.0
 _AGENT: Final = "klutch-osb"
 _EVERYTHING: Final = Limits(qps=100_000, burst=100_000, concurrency=64)
 _MUTATING: Final = ("provision", "update", "deprovision", "bind", "unbind")
@@ -104,13 +102,13 @@ class _Bench:
     async def claim(self) -> None:
         """Measure from the first claim until all are Ready."""
         with self._program() as process:
-            await self._until(self._has_catalogue, process)
+            await until(self._has_catalogue, process)
             mark, began = self._live.audit.mark(), time.monotonic()
             cpu, memory = _cpu(process), process.memory_info().rss
             async with asyncio.TaskGroup() as group:
                 for number in range(INSTANCES):
                     group.create_task(self._claim_one(number))
-            await self._until(self._is_ready, process)
+            await until(self._is_ready, process)
             seconds = time.monotonic() - began
             await asyncio.sleep(_SETTLING)
             used, grown = _cpu(process) - cpu, process.memory_info().rss
@@ -177,13 +175,6 @@ class _Bench:
     def _calls(self, met: int) -> Counter[str]:
         """Return what the broker was asked after so many calls."""
         return Counter[str](entry.verb for entry in self._broker.journal[met:])
-
-    async def _until(self, look: Callable[[], Awaitable[bool]], process: psutil.Process) -> None:
-        end = time.monotonic() + _WITHIN
-        while not await look():
-            if time.monotonic() > end or not process.is_running():
-                raise SystemExit("klutch-osb does not converge")
-            await asyncio.sleep(_STEP)
 
     async def _apply(self, kind: Kind, manifest: Manifest) -> None:
         await self._cluster.apply(manifest, kind, manager="bench", force=True)

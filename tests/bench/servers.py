@@ -1,10 +1,15 @@
 """Real API servers for benches, without fsync."""
 
+import asyncio
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+import psutil
 
 from klutchctl.sandbox import binaries, lifecycle, recipes, state
 from klutchctl.sandbox.report import Lines
@@ -13,6 +18,17 @@ from klutchctl.sandbox.state import Layout, layout_of
 from klutchctl.settings import Settings
 from tests.support.clusters import LiveCluster
 from tests.support.quiet import Quiet
+
+_TIMEOUT: Final = 900.0
+
+
+async def until(look: Callable[[], Awaitable[bool]], process: psutil.Process) -> None:
+    """Wait until `look` finds that a program has converged."""
+    end = time.monotonic() + _TIMEOUT
+    while not await look():
+        if time.monotonic() > end or not process.is_running():
+            raise SystemExit("the program does not converge")
+        await asyncio.sleep(0.5)
 
 
 def writes_of(live: LiveCluster, agent: str, mark: int) -> list[tuple[str, str]]:

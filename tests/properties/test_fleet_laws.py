@@ -66,16 +66,9 @@ def is_reported(problems):
     return True
 
 
-@given(TREES)
+@given(TREES | st.dictionaries(PATHS, st.binary(max_size=60), max_size=3))
 @example({"fleet.yaml": "a: *b"})
 def test_whatever_is_written_gives_a_fleet_or_problems(changes):
-    fleet, problems = load(tree(changes))
-    assert is_reported(problems)
-    assert fleet is not None or problems
-
-
-@given(st.dictionaries(PATHS, st.binary(max_size=60), max_size=3))
-def test_whatever_bytes_there_are_give_a_fleet_or_problems(changes):
     fleet, problems = load(tree(changes))
     assert is_reported(problems)
     assert fleet is not None or problems

@@ -3,19 +3,15 @@
 And tokens that prove nothing: each row of front-door.md 9.
 """
 
-import asyncio
 import base64
 import collections
 import contextlib
 import secrets
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
@@ -25,12 +21,11 @@ from aiohttp import web
 from klutchctl.sandbox import credentials
 from tests.support import issuer_tokens as tokens
 from tests.support.browsers import PUBLIC
-from tests.support.fake_clock import settle
 from tests.support.issuer_clients import Client, Clients, Refusal
 from tests.support.issuer_grants import GRANT_TYPES, Grants
 from tests.support.issuer_lies import Lies, Members, unheard
 from tests.support.issuer_tokens import Claims, Signing, SigningKey, signing_key, without_none
-from tests.support.listener import bound_socket, ended
+from tests.support.listener import ThreadedServer
 
 WEB: Final = Client("door", secret="s+cr t/of:the door%")  # to be encoded by Basic
 CLI: Final = Client("klutchctl")
@@ -61,7 +56,7 @@ class Received:
     at: float  # monotonic
 
 
-class FakeProvider:
+class FakeProvider(ThreadedServer):
     """An issuer with its clients, its users and its keys.
 
     `requests` counts by route (discovery, jwks, authorize, token, device), `received` holds the
@@ -71,9 +66,7 @@ class FakeProvider:
     """
 
     def __init__(self, clients: tuple[Client, ...], *, path: str, folder: Path | None) -> None:
-        self._bound = bound_socket(0)  # kept while nothing listens there
-        self.port = self._bound.getsockname()[1]
-        self._tls: ssl.SSLContext | None = None
+        super().__init__()
         self.ca_file: Path | None = None
         if folder is not None:
             self._tls, self.ca_file = _certified(folder)
@@ -92,9 +85,6 @@ class FakeProvider:
         self.issued: list[str] = []
         self._grants = Grants(self)
         self._path = path
-        self._thread: threading.Thread | None = None
-        self._connections: set[asyncio.Transport] = set()
-        self._stop: Callable[[], object] = lambda: None
 
     # What tests do.
 
@@ -150,41 +140,7 @@ class FakeProvider:
 
     # The server.
 
-    def start(self) -> None:
-        """Serve, on the same port as before."""
-        ready: Future[None] = Future()
-        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(ready),), daemon=True)
-        self._thread.start()
-        ready.result(10)
-
-    def stop(self) -> None:
-        """End all connections and refuse new ones; nobody else gets the port."""
-        if self._thread is not None:
-            self._stop()
-            self._thread.join(10)
-            self._thread = None
-            self._bound = bound_socket(self.port)
-
-    def close(self) -> None:
-        """Stop, and give the port back."""
-        self.stop()
-        self._bound.close()
-
-    async def _serve(self, ready: Future[None]) -> None:
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
-        self._stop = partial(loop.call_soon_threadsafe, stop.set)
-        runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.SockSite(runner, self._bound, ssl_context=self._tls)
-        await site.start()
-        ready.set_result(None)
-        await stop.wait()
-        await ended(runner, self._bound)
-        for connection in self._connections:  # over TLS, a peer may not say goodbye for long
-            connection.abort()
-        await settle()
-
-    def _app(self) -> web.Application:
+    def _runner(self) -> web.AppRunner:
         app = web.Application()
         routes: tuple[tuple[str, str, str, Callable[[web.Request], Any]], ...] = (
             ("GET", "/.well-known/openid-configuration", "discovery", self._discovery),
@@ -196,7 +152,7 @@ class FakeProvider:
         )
         for method, path, name, handler in routes:
             app.router.add_route(method, self._path + path, self._counted(name, handler))
-        return app
+        return web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
 
     def _counted(self, name: str, handler: Callable[[web.Request], Any]) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:

@@ -5,7 +5,11 @@ import contextlib
 import socket
 import ssl
 import struct
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import Literal, Self, TypeAlias
 
 from aiohttp import web
@@ -58,6 +62,55 @@ async def ended(runner: web.AppRunner, bound: socket.socket) -> None:
     asyncio.get_running_loop().remove_reader(bound)
     await settle()
     await runner.cleanup()
+
+
+class ThreadedServer(ABC):
+    """A server of aiohttp on a thread of its own, which keeps its port while it is stopped."""
+
+    def __init__(self) -> None:
+        self._bound = bound_socket(0)
+        self.port: int = self._bound.getsockname()[1]
+        self._tls: ssl.SSLContext | None = None
+        self._connections: set[asyncio.Transport] = set()
+        self._thread: threading.Thread | None = None
+        self._stop: Callable[[], object] = lambda: None
+
+    @abstractmethod
+    def _runner(self) -> web.AppRunner:
+        """Return the application, ready to run."""
+
+    def start(self) -> None:
+        """Serve, on the same port as before."""
+        ready: Future[None] = Future()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(ready),), daemon=True)
+        self._thread.start()
+        ready.result(10)
+
+    def stop(self) -> None:
+        """End all connections and refuse new ones; nobody else gets the port."""
+        if self._thread is not None:
+            self._stop()
+            self._thread.join(10)
+            self._thread = None
+            self._bound = bound_socket(self.port)
+
+    def close(self) -> None:
+        """Stop, and give the port back."""
+        self.stop()
+        self._bound.close()
+
+    async def _serve(self, ready: Future[None]) -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        self._stop = partial(loop.call_soon_threadsafe, stop.set)
+        runner = self._runner()
+        await runner.setup()
+        await web.SockSite(runner, self._bound, ssl_context=self._tls).start()
+        ready.set_result(None)
+        await stop.wait()
+        await ended(runner, self._bound)
+        for connection in self._connections:  # over TLS, a peer may not say goodbye for long
+            connection.abort()
+        await settle()
 
 
 class Listener:

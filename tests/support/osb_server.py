@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import ssl
-import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,31 +12,25 @@ from pathlib import Path
 from aiohttp import web
 
 from klutchctl.sandbox import credentials
-from tests.support.fake_clock import settle
-from tests.support.listener import bound_socket, ended
+from tests.support.listener import ThreadedServer
 from tests.support.osb_wire import Said
 
 _CHUNK = b"a" * 65536
 
 
-class LoopbackServer(ABC):
+class LoopbackServer(ThreadedServer):
     """Serves what `exchanged` says. `peak` is how many requests it ever had at once.
 
     With `tls`, it is certified below that folder, by the authority `ca`.
     """
 
     def __init__(self, *, tls: Path | None = None) -> None:
-        self._bound = bound_socket(0)  # kept while nothing listens there
-        self.port: int = self._bound.getsockname()[1]
+        super().__init__()
         self.ca: bytes | None = None
-        self._tls: ssl.SSLContext | None = None
         if tls is not None:
             self._tls, self.ca = _certified(tls)
         self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
         self.under_way = self.peak = 0
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping = asyncio.Event()
 
     @abstractmethod
     def exchanged(
@@ -46,40 +38,10 @@ class LoopbackServer(ABC):
     ) -> AbstractAsyncContextManager[Said]:
         """Yield the answer to a request; the exchange lasts as long as the block."""
 
-    def start(self) -> None:
-        """Serve, at the same port as before."""
-        ready: Future[None] = Future()
-        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(ready),), daemon=True)
-        self._thread.start()
-        ready.result(10)
-
-    def stop(self) -> None:
-        """End all connections and refuse new ones; what it holds stays, and its port."""
-        if self._thread is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join(10)
-            self._thread = None
-            self._bound = bound_socket(self.port)
-
-    def close(self) -> None:
-        """Stop, and give the port back."""
-        self.stop()
-        self._bound.close()
-
-    async def _serve(self, ready: "Future[None]") -> None:
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+    def _runner(self) -> web.AppRunner:
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
-        )
-        await runner.setup()
-        site = web.SockSite(runner, self._bound, ssl_context=self._tls)
-        await site.start()
-        ready.set_result(None)
-        await self._stopping.wait()
-        await ended(runner, self._bound)
-        await settle()
+        return web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()

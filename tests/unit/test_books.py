@@ -1,9 +1,13 @@
 """What the books say of commands, files and codes is so."""
 
+import contextlib
+import json
 import re
 import shlex
+import textwrap
 import tomllib
 
+import jsonschema
 import pytest
 import yaml
 
@@ -18,6 +22,7 @@ AGENTS = (
     "klutchctl/docs/install/front-door.md",
     "klutchctl/docs/reference/differences.md",
 )
+CLAIMS = "fleet-example/services/crossplane/*s.yaml"
 CODE_FOLDERS = ("klutchctl", "konnector", "bind", "reconciler", "fleet-example", "tests")
 
 
@@ -61,6 +66,34 @@ def test_the_fleet_that_is_shown_is_valid(tmp_path, capsys):
     (tmp_path / "fleet.yaml").write_text(fleet())
     assert main.run(["validate", str(tmp_path)]) == 0
     assert "1 binding -> 1 unit" in capsys.readouterr().out
+
+
+def forms():
+    """Yield kind and schema of the fleet's files, of CRDs, and of the example's claims."""
+    fleet = json.loads(books.text("schemas/fleet.schema.json"))
+    yield from ((kind, fleet) for kind in fleet["properties"]["kind"]["enum"])
+    for path in (*books.ROOT.glob("schemas/crds/*"), *books.ROOT.glob(CLAIMS)):
+        for spec in (one["spec"] for one in yaml.safe_load_all(path.read_text("utf-8"))):
+            if names := spec.get("claimNames", spec.get("names")):
+                yield names["kind"], spec["versions"][0]["schema"]["openAPIV3Schema"]
+
+
+FORMS = dict(forms())
+
+
+def documents():
+    """Yield each document of these kinds that a book shows."""
+    fenced = re.compile(r"^ *```(?:yaml|text)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+    for block in (one for book in books.BOOKS for one in fenced.findall(books.text(book))):
+        with contextlib.suppress(yaml.YAMLError):
+            found = [*yaml.safe_load_all(textwrap.dedent(block))]
+            yield from (one for one in found if isinstance(one, dict) and one.get("kind") in FORMS)
+
+
+@pytest.mark.parametrize("document", [*documents()])
+def test_every_document_that_is_shown_is_valid(document):
+    head = {"apiVersion": "fleet.klutchctl.dev/v1alpha1", "metadata": {"name": "shown"}}
+    jsonschema.validate(head | document, FORMS[document["kind"]])
 
 
 def test_the_overrides_that_are_shown_make_the_container_of_our_manifests(tmp_path, capsys):
@@ -116,18 +149,25 @@ def anchor(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
+# The sections of the books before there was a site: people and clusters have links to them.
+LINES = books.text("tests/unit/old_anchors.txt").splitlines()
+OLD_ANCHORS = {book: names for book, *names in map(str.split, LINES)}
+
+
 @pytest.mark.parametrize("book", books.BOOKS)
 def test_every_link_leads_somewhere(book):
     here = books.ROOT / book
-    for target in re.findall(r"\]\(([^)]+)\)", books.text(book)):
+    old = [f"#{name}" for name in OLD_ANCHORS.get(book, ())]
+    for target in [*re.findall(r"\]\(([^)]+)\)", books.text(book)), *old]:
         if target.startswith("http"):
             continue
         path, _, section = target.partition("#")
         there = (here.parent / path).resolve() if path else here
         assert there.exists(), target
         if section:
-            headings = re.findall(r"^#+ (.*)$", there.read_text("utf-8"), re.MULTILINE)
-            assert section in map(anchor, headings), target
+            text = there.read_text("utf-8")
+            headings = map(anchor, re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+            assert section in {*headings, *re.findall(r'<a id="([\w-]+)">', text)}, target
 
 
 @pytest.mark.parametrize("book", books.BOOKS)
