@@ -97,8 +97,8 @@ def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime, whole: str
     leaving = _WHY_LEAVING if unit.leaving and health.state is not State.RELEASED else ""
     binding = _LEAVING if unit.leaving else unit.binding
     why = "; ".join(part for part in (before, reason, leaving) if part)
-    age_ = age(health.since, now) if health.exact else f"<{age(health.since, now)}"
-    return _row(cluster, binding, health.unit.name, health.state, age_, why, health.note)
+    since = age(health.since, now, exact=health.exact)
+    return _row(cluster, binding, health.unit.name, health.state, since, why, health.note)
 
 
 def _row(  # noqa: PLR0913, PLR0917 - a cell each
@@ -117,15 +117,17 @@ def _row(  # noqa: PLR0913, PLR0917 - a cell each
     return tuple(map(visible, cells)), state
 
 
-def age(since: datetime | None, now: datetime) -> str:
-    """Return how long ago that was in its largest unit, such as 45s, 12m, 3h, 5d; "" = unknown."""
+def age(since: datetime | None, now: datetime, *, exact: bool = True) -> str:
+    """Return how long ago that was in its largest unit, such as 45s, 12m, 3h, 5d; "" = unknown.
+
+    Not `exact`: it was then or later, such as <3h.
+    """
     if since is None:
         return ""
-    span = max(now - since, timedelta())
-    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if span >= timedelta(seconds=length):
-            return f"{span // timedelta(seconds=length)}{unit}"
-    return f"{span.seconds}s"
+    seconds = int(max(now - since, timedelta()).total_seconds())
+    units = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+    unit, length = next((one for one in units if seconds >= one[1]), units[-1])
+    return f"{'' if exact else '<'}{seconds // length}{unit}"
 
 
 def _table(rows: Sequence[_Row], *, color: bool) -> list[str]:

@@ -7,7 +7,7 @@ parts.
 import heapq
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
@@ -36,6 +36,10 @@ _RANK: Final[Mapping[State, int]] = {state: rank for rank, state in enumerate(_W
 _TROUBLES: Final = 50
 _CHANGED: Final = 50
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def column_of(unit: BoundUnit) -> str:
+    return unit.binding or LEFT
 
 
 def worst(states: Iterable[State]) -> State | None:
@@ -75,6 +79,13 @@ class Row:
         return whole | self.counts.keys()
 
 
+def share(rows: Sequence[Row]) -> str:
+    """Return how many units of rows are Ready, of how many; "" for none."""
+    total = sum(len(row.health.units) for row in rows)
+    ready = sum(row.counts.get(State.READY, 0) for row in rows)
+    return f"{ready:,}/{total:,}" if total else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """A unit that is Degraded or Unknown, or a whole cluster; `unit` is None then."""
@@ -90,6 +101,10 @@ class Trouble:
     def since(self) -> datetime | None:
         """Since when; None where that is unknown."""
         return self.unit.health.since if self.unit else self.cluster.since
+
+    @property
+    def exact(self) -> bool:
+        return self.unit is None or self.unit.health.exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +125,10 @@ class Index:
     troubles: tuple[Trouble, ...] = ()
     troubled: int = 0
     lines: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
+
+    @property
+    def units(self) -> int:
+        return sum(self.counts.values())
 
 
 def index_of(version: int, state: FleetState, before: Index | None = None) -> Index:
@@ -162,7 +181,7 @@ def _row(cluster: ClusterHealth, labels: Mapping[str, str], before: Row | None) 
         return before
     units: dict[str, list[BoundUnit]] = defaultdict(list)
     for unit in cluster.units:
-        units[unit.binding or LEFT].append(unit)
+        units[column_of(unit)].append(unit)
     states = [unit.health.state for unit in cluster.units]
     # Counted so because an enum's hash is slow, and there may be 100,000 of them.
     counts = {state: count for state in State if (count := states.count(state))}

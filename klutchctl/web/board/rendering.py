@@ -1,12 +1,19 @@
 """Pages as HTML."""
 
 from base64 import b64encode
+from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from markupsafe import Markup
 
-from klutchctl.web.board.pages.parts import Page
+from klutchctl.render import plan_rows
+from klutchctl.render.status import age
+from klutchctl.render.terminal import plural
+from klutchctl.web.board.index import column_of
+from klutchctl.web.board.pages.parts import Page, path_of, unit_path
+from reconciler.core.times import format_time
 from reconciler.health.verdict import State
 from reconciler.web import templates
 
@@ -17,7 +24,7 @@ _TYPES: Final = {
 }
 
 
-# What a state looks like: the class of its colour and shape.
+# The look of a state: the class of its colour and shape.
 _SHAPES: Final = {
     State.READY: "r",
     State.PROGRESSING: "p",
@@ -26,6 +33,14 @@ _SHAPES: Final = {
     State.SUSPENDED: "h",
     State.RELEASED: "l",
 }
+# The look of a round's result.
+_RESULTS: Final = {
+    "done": State.READY,
+    "nothing": State.READY,
+    "held": State.PROGRESSING,
+    "partial": State.DEGRADED,
+    "failed": State.DEGRADED,
+}
 
 
 def _short(text: str, most: int = 60) -> Markup:
@@ -33,9 +48,24 @@ def _short(text: str, most: int = 60) -> Markup:
     return templates.foreign(" ".join(text.split()), most)
 
 
-_ENVIRONMENT: Final = templates.environment(
-    "klutchctl.web.board", {"shape": _SHAPES.__getitem__, "short": _short}
-)
+# How templates show the values of a state.
+_FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "age": age,
+    "cluster_path": lambda name: path_of("clusters", name),
+    "column": column_of,
+    "commit": plan_rows.short_commit,
+    "note": lambda health: f"({health.note})" if health.note else "",
+    "result": lambda word: _RESULTS.get(word, State.UNKNOWN),
+    "row": partial(plan_rows.row, steps=True),
+    "sentences": lambda parts: ". ".join(filter(None, parts)),
+    "shape": _SHAPES.__getitem__,
+    "short": _short,
+    "time": format_time,
+    "unit_path": unit_path,
+    "units": lambda count: plural(count, "unit"),
+    "why": lambda health: f"{health.reason}: {health.message}" if health.reason else "",
+}
+_ENVIRONMENT: Final = templates.environment("klutchctl.web.board", _FILTERS)
 ASSETS: Final = templates.assets("klutchctl.web.board", _TYPES)
 _STYLE: Final = ASSETS["board.css"].body.decode()
 _STYLE_HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode()
@@ -53,11 +83,8 @@ def fragment(page: Page) -> str:
 def file(page: Page) -> str:
     """Return a page that needs nothing beside itself, and may load nothing."""
     template = _ENVIRONMENT.get_template(page.template)
-    return template.render(
-        page=page, frame=page.frame, style=Markup(_STYLE), style_hash=_STYLE_HASH
-    )
+    return template.render(page=page, style=Markup(_STYLE), style_hash=_STYLE_HASH)
 
 
 def _rendered(page: Page, layout: str) -> str:
-    template = _ENVIRONMENT.get_template(page.template)
-    return template.render(page=page, frame=page.frame, layout=layout)
+    return _ENVIRONMENT.get_template(page.template).render(page=page, layout=layout)

@@ -14,10 +14,9 @@ from klutchctl import main
 from klutchctl.render import status_document
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import index_of
-from klutchctl.web.board.pages.cluster import cluster, unit
+from klutchctl.web.board.pages.details import cluster, history, plan, refusal, unit
 from klutchctl.web.board.pages.overview import file, overview
-from klutchctl.web.board.pages.parts import Query, refusal
-from klutchctl.web.board.pages.plan import history, plan
+from klutchctl.web.board.pages.parts import Query
 from reconciler.core.errors import Origin
 from tests.support import boards
 from tests.support.boards import NOW

@@ -1,23 +1,21 @@
-"""The common parts of pages: the frame, times, units, plans; and their state, a URL. Pure."""
+"""The common parts of pages: their frame, the state of a page, which is a URL, and links. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
 
 from klutchctl.render import plan_rows
-from klutchctl.render.status import age
-from klutchctl.web.board.index import LEFT, Index, Line
+from klutchctl.web.board.index import Index
 from reconciler.core.errors import ConfigError
 from reconciler.core.times import format_time
 from reconciler.fleet import reference_index
 from reconciler.fleet.service_models import Selector
-from reconciler.health.board import BoundUnit
-from reconciler.health.verdict import State, UnitHealth
-from reconciler.planning.changes import Action
-from reconciler.watch.fleet_state import FleetState, SourceProblem, SourceView
+from reconciler.fleet.values import UnitKey
+from reconciler.health.verdict import State
+from reconciler.watch.fleet_state import FleetState, SourceProblem
 
 ROWS: Final = 50  # of a page
 _LONGEST: Final = 400  # characters of a value, and of a name within a link
@@ -91,6 +89,10 @@ def path_of(*names: str) -> str:
     return "/" + "/".join(quote(name, safe="") for name in names)
 
 
+def unit_path(unit: UnitKey | None) -> str:
+    return path_of("units", unit.cluster, unit.name) if unit else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Pager:
     """The shown rows and their count, and the links to the rows before and after; "" for none."""
@@ -100,6 +102,10 @@ class Pager:
     total: int
     before: str = ""
     after: str = ""
+
+    @property
+    def shown(self) -> slice:
+        return slice(max(self.first - 1, 0), self.last)
 
     @property
     def needed(self) -> bool:
@@ -120,179 +126,56 @@ def paged(query: Query, path: str, total: int, *, by: str = "page", size: int = 
     )
 
 
-Place: TypeAlias = Literal["", "overview", "plan", "history"]
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The age of something, such as `3h`, and its time; "" where that is unknown."""
-
-    ago: str = ""
-    time: str = ""
-
-
-def moment(time: datetime | None, now: datetime, *, exact: bool = True) -> Moment:
-    """Return a time as people read it; where not `exact`, it was then or later."""
-    if time is None:
-        return Moment()
-    return Moment(f"{'' if exact else '<'}{age(time, now)}", format_time(time))
-
-
-@dataclass(frozen=True, slots=True)
-class Banner:
-    """An unusual state of the whole fleet."""
-
-    title: str
-    text: str
-    since: Moment = Moment()
-    grave: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The frame of a page. `version` is that of the state; `waiting` counts lines."""
-
-    version: int
-    waiting: int
-    fleet: str
-    revision: str
-    source: str
-    shard: str
-    here: Place
-    looked: Moment
-    stale: bool
-    running: str
-    banners: tuple[Banner, ...]
-
-
 class Page(SimpleNamespace):
-    """The values of a template, by the template's names."""
+    """The values of a template, by the template's names: of a state, and those of the frame.
 
-    def __init__(self, template: str, frame: Frame, **content: object) -> None:
-        super().__init__(template=template, frame=frame, **content)
+    `here` is the place of the page in the menu, or "".
+    """
+
+    def __init__(
+        self, template: str, index: Index, now: datetime, here: str = "", **content: object
+    ) -> None:
+        state, source = index.state, index.state.source
+        board = state.board
+        super().__init__(
+            template=template,
+            index=index,
+            state=state,
+            now=now,
+            here=here,
+            fleet=state.name,
+            revision=source.revision or (board.revision if board else ""),
+            source=" ".join(filter(None, (source.url, source.ref))),
+            shard=", ".join(state.shard),
+            looked=board.time if board else None,
+            stale=board is None or now - board.time > _FRESH,
+            banners=tuple(_banners(state)),
+            **content,
+        )
 
 
-def frame(index: Index, here: Place, now: datetime) -> Frame:
-    state = index.state
-    looked = None if state.board is None else state.board.time
-    return Frame(
-        version=index.version,
-        waiting=len(state.waiting.lines),
-        fleet=state.name,
-        revision=plan_rows.short_commit(
-            state.source.revision or (state.board.revision if state.board else "")
-        ),
-        source=" ".join(part for part in (state.source.url, state.source.ref) if part),
-        shard=", ".join(state.shard),
-        here=here,
-        looked=moment(looked, now),
-        stale=looked is None or now - looked > _FRESH,
-        running=state.running.trigger if state.running else "",
-        banners=tuple(_banners(state, now)),
-    )
+# An unusual state of the whole fleet: its title, a text, since when, and whether it is grave.
+Banner: TypeAlias = tuple[str, str, datetime | None, bool]
+_PROBLEMS: Final = {
+    SourceProblem.UNREADABLE: "The source cannot be read: nothing is written",
+    SourceProblem.INVALID: "The files are not valid: nothing is written",
+    SourceProblem.UNVERIFIED: "The source is not verified: nothing is written",
+}
 
 
-def _banners(state: FleetState, now: datetime) -> Iterator[Banner]:
-    if state.source.problem is not SourceProblem.NONE:
-        yield _problem(state.source, now)
+def _banners(state: FleetState) -> Iterator[Banner]:
+    source, storms = state.source, state.storms
+    if source.problem is not SourceProblem.NONE:
+        refused = f" ({plan_rows.short_commit(source.refused)})" if source.refused else ""
+        yield _PROBLEMS[source.problem] + refused, source.why, source.since, True
     if state.suspended:
-        yield Banner("Suspended: nothing is written", state.suspended)
+        yield "Suspended: nothing is written", state.suspended, None, False
     for plane in state.board.planes if state.board else ():
-        title = f"Control plane {plane.name}: {plane.state}"
-        grave = plane.state is State.DEGRADED
-        yield Banner(
-            title, f"{plane.reason}: {plane.message}", moment(plane.since, now), grave=grave
-        )
-    for storm in state.storms[:3]:
-        yield Banner(
-            f"{storm.object} in {storm.cluster} rests until {format_time(storm.until)}",
-            f"{storm.manager or 'another manager'} changed it back {storm.repairs} times",
-        )
-    if len(state.storms) > 3:
-        yield Banner(
-            f"{len(state.storms) - 3} more objects rest", "other managers change them back"
-        )
-
-
-def _problem(source: SourceView, now: datetime) -> Banner:
-    titles = {
-        SourceProblem.UNREADABLE: "The source cannot be read: nothing is written",
-        SourceProblem.INVALID: "The files are not valid: nothing is written",
-        SourceProblem.UNVERIFIED: "The source is not verified: nothing is written",
-    }
-    refused = f" ({plan_rows.short_commit(source.refused)})" if source.refused else ""
-    return Banner(
-        titles[source.problem] + refused, source.why, moment(source.since, now), grave=True
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class UnitRow:
-    """A unit in a table. `was` is the state before it became Unknown, or ""."""
-
-    binding: str
-    name: str
-    href: str
-    state: State
-    note: str
-    since: Moment
-    why: str
-    was: str
-
-
-def note(health: UnitHealth) -> str:
-    """Return what stands beside the state of a unit."""
-    return f"({health.note})" if health.note else ""
-
-
-def unit_row(unit: BoundUnit, now: datetime) -> UnitRow:
-    health = unit.health
-    key = health.unit
-    return UnitRow(
-        unit.binding or LEFT,
-        key.name,
-        path_of("units", key.cluster, key.name),
-        health.state,
-        note(health),
-        moment(health.since, now, exact=health.exact),
-        f"{health.reason}: {health.message}" if health.reason else "",
-        health.last_known or "",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class LineRow:
-    """A waiting line of a plan, and what became of it in the last round."""
-
-    cluster: str
-    cluster_href: str
-    action: Action
-    subject: str
-    what: str
-    origin: str
-    details: tuple[str, ...]
-    outcome: str
-    message: str
-    unit_href: str
-
-
-def line_row(line: Line) -> LineRow:
-    change, outcome = line
-    row = plan_rows.row(change, steps=True)
-    unit = change.unit
-    return LineRow(
-        change.cluster,
-        path_of("clusters", change.cluster),
-        change.action,
-        row.subject,
-        row.what,
-        row.origin,
-        row.details,
-        outcome.status if outcome else "",
-        outcome.message if outcome else "",
-        path_of("units", unit.cluster, unit.name) if unit else "",
-    )
-
-
-def refusal(index: Index, status: int, sentence: str, now: datetime) -> Page:
-    return Page("refusal.html", frame(index, "", now), status=status, sentence=sentence)
+        title, grave = f"Control plane {plane.name}: {plane.state}", plane.state is State.DEGRADED
+        yield title, f"{plane.reason}: {plane.message}", plane.since, grave
+    for storm in storms[:3]:
+        title = f"{storm.object} in {storm.cluster} rests until {format_time(storm.until)}"
+        by = storm.manager or "another manager"
+        yield title, f"{by} changed it back {storm.repairs} times", None, False
+    if more := len(storms[3:]):
+        yield f"{more} more objects rest", "other managers change them back", None, False

@@ -1,4 +1,4 @@
-"""The pages of an app cluster and of a unit: how they are, why, and what waits there. Pure."""
+"""The pages below the first: a cluster, a unit, what waits, and the rounds that were made. Pure."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from klutchctl.render import plan_rows, why
 from klutchctl.render.why import Fact
-from klutchctl.web.board.index import LEFT, Index, Line
+from klutchctl.web.board.index import Index, Line, column_of
 from klutchctl.web.board.pages import parts
 from klutchctl.web.board.pages.parts import Page, Query
 from reconciler.core.decision import page_of
@@ -14,12 +14,27 @@ from reconciler.core.live import control_plane_ref_name
 from reconciler.core.refs import GroupResource
 from reconciler.fleet.values import Fleet, Unit, UnitKey
 from reconciler.health.board import BoundUnit, ClusterHealth
-from reconciler.health.verdict import State
-from reconciler.planning.changes import Action
+from reconciler.planning.changes import Action, Held
 from reconciler.reports.why import Provenance
 from reconciler.watch.fleet_state import Waiting
 
 _LINES: Final = 10
+
+
+def plan(index: Index, query: Query, now: datetime) -> Page:
+    """Return the page of waiting lines."""
+    waiting = index.state.waiting
+    lines = index.lines.get(query.cluster, ()) if query.cluster else waiting.lines
+    pager = parts.paged(query, "/plan", len(lines))
+    return Page("plan.html", index, now, "plan", query=query, lines=lines[pager.shown], pager=pager)
+
+
+def history(index: Index, now: datetime) -> Page:
+    return Page("history.html", index, now, "history")
+
+
+def refusal(index: Index, status: int, sentence: str, now: datetime) -> Page:
+    return Page("refusal.html", index, now, status=status, sentence=sentence)
 
 
 def cluster(index: Index, name: str, query: Query, now: datetime) -> Page | None:
@@ -34,36 +49,29 @@ def cluster(index: Index, name: str, query: Query, now: datetime) -> Page | None
     units = [one for one in health.units if _is_asked_for(one, query)]
     pager = parts.paged(query, parts.path_of("clusters", name), len(units))
     lines = index.lines.get(name, ())
-    found = state.fleet.clusters.get(name) if state.fleet is not None else None
+    document = state.fleet.clusters.get(name) if state.fleet is not None else None
+    labels = document.labels if document is not None else {}
     way = (name, control_plane_ref_name(health.control_plane))
     unread = state.board.unread if state.board is not None else ()
     return Page(
         "cluster.html",
-        parts.frame(index, "", now),
-        name=name,
-        control_plane=health.control_plane,
-        labels=tuple(f"{key}={value}" for key, value in sorted(found.labels.items()))
-        if found
-        else (),
-        origin=str(found.origin) if found else "",
-        state=row.state,
-        since=parts.moment(health.since, now),
-        message=health.message,
-        unread=tuple((one.reason, one.remedy) for one in unread if one.name in way),
-        counts=tuple((one, row.counts[one]) for one in State if one in row.counts),
-        units=tuple(
-            parts.unit_row(one, now) for one in units[max(pager.first - 1, 0) : pager.last]
-        ),
+        index,
+        now,
+        row=row,
+        document=document,
+        labels=[f"{key}={value}" for key, value in sorted(labels.items())],
+        unread=[one for one in unread if one.name in way],
+        units=units[pager.shown],
         pager=pager,
-        lines=tuple(map(parts.line_row, lines[:_LINES])),
+        lines=lines[:_LINES],
         waiting=len(lines),
         all_lines=Query(cluster=name).link("/plan"),
-        held=tuple((one.guard, one.message) for one in state.waiting.held if name in one.clusters),
+        held=[one for one in state.waiting.held if name in one.clusters],
     )
 
 
 def _is_asked_for(unit: BoundUnit, query: Query) -> bool:
-    return query.binding in ("", unit.binding or LEFT) and query.state in ("", unit.health.state)
+    return query.binding in ("", column_of(unit)) and query.state in ("", unit.health.state)
 
 
 # What the documents say of a unit, Policies included; None where they are not at hand.
@@ -78,39 +86,27 @@ def unit(
     `facts` are what, which, and where in the files; `nothing` is why there are no lines.
     """
     row = index.rows.get(cluster)
-    found = None if row is None else _named(row.health.units, name)
+    units = () if row is None else row.health.units
+    found = next((one for one in units if one.health.unit.name == name), None)
     if row is None or found is None:
         return None
     health = found.health
     lines = [one for one in index.lines.get(cluster, ()) if one[0].unit in (health.unit, None)]
     return Page(
         "unit.html",
-        parts.frame(index, "", now),
-        cluster=cluster,
-        cluster_href=parts.path_of("clusters", cluster),
-        name=name,
-        binding=found.binding or LEFT,
-        state=health.state,
-        note=parts.note(health),
-        was=health.last_known or "",
-        reason=health.reason,
+        index,
+        now,
+        found=found,
+        health=health,
         reason_page=page_of(health.reason, docs),
-        message=health.message,
-        since=parts.moment(health.since, now),
-        exact=health.exact,
-        leaving=found.leaving,
-        facts=tuple(
+        facts=[
             (what, which, plan_rows.place(origin))
             for what, which, origin in _facts(index.state.fleet, found, explain)
-        ),
+        ],
         nothing=_nothing(index.state.waiting, row.health),
-        lines=tuple(map(parts.line_row, lines)),
-        held=tuple(_held(index, cluster, lines)),
+        lines=lines,
+        held=list(_held(index.state.waiting, cluster, lines)),
     )
-
-
-def _named(units: tuple[BoundUnit, ...], name: str) -> BoundUnit | None:
-    return next((one for one in units if one.health.unit.name == name), None)
 
 
 def _nothing(waiting: Waiting, cluster: ClusterHealth) -> str:
@@ -123,13 +119,13 @@ def _nothing(waiting: Waiting, cluster: ClusterHealth) -> str:
     return "Nothing waits."
 
 
-def _held(index: Index, cluster: str, lines: list[Line]) -> Iterator[tuple[str, str]]:
+def _held(waiting: Waiting, cluster: str, lines: list[Line]) -> Iterator[Held]:
     """Yield the guards that hold these lines, or block the cluster."""
     guards = {guard for change, _ in lines for guard in change.held}
     blocked = any(change.action is Action.BLOCKED for change, _ in lines)
-    for one in index.state.waiting.held:
+    for one in waiting.held:
         if one.guard in guards or (blocked and one.clusters == (cluster,)):
-            yield one.guard, one.message
+            yield one
 
 
 def _facts(fleet: Fleet | None, found: BoundUnit, explain: Explain) -> Iterator[Fact]:
