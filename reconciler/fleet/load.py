@@ -345,7 +345,7 @@ def _denied(base: Base, head: Loaded, known: Iterable[Problem]) -> list[Problem]
     ]
     deny = policies.denies_by_default(base.loaded.repository.fleet)
     found = policies.check(rules, head.bindings, head.repository.documents, deny=deny)
-    said = f"So says {base.ref}; what is changed here counts once it is merged"
+    said = f"The Policies of {base.ref} apply; changes to them count after the merge"
     return [
         replace(problem, hint=f"{problem.hint}. {said}" if problem.hint else said)
         for problem in found

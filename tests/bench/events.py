@@ -193,14 +193,14 @@ async def ours(connection: Connection) -> float:
     over = asyncio.Event()
     woken: set[str] = set()
 
-    def wake(name: str) -> None:
+    def enqueue(name: str) -> None:
         woken.add(name)
         if name == _LAST:
             over.set()
 
     async with KubeCluster(connection) as cluster:
         informer = Informer(cluster, WIDGET, indexes=indexes())
-        informer.store.subscribe("name", wake)
+        informer.store.subscribe("name", enqueue)
         running = asyncio.create_task(informer.run())
         await informer.wait_synced()
         began = time.process_time()

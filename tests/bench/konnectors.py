@@ -209,7 +209,7 @@ class _Bench:
         figures[_CPU].append((_cpu(process) - cpu) / BURST * 1e3)
         figures[_REQUESTS].append((await self._calls(_OF_CLAIMS) - calls) / BURST)
         began = time.monotonic()
-        await load.tell(claims, _CHANGED)
+        await load.report(claims, _CHANGED)
         await load.until(lambda story: bool(story.shown), claims)
         last = max(stories[one].shown for one in claims) - began
         figures["status down, objects/s"].append(BURST / last)

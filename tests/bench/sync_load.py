@@ -21,7 +21,7 @@ from tests.bench.bare_sync import MARKS, Orders, events
 READY: Final = "Ready"
 CONNECTIONS: Final = 128  # to each server; a burst does not wait for whoever syncs
 _JSON: Final = "application/json"
-_PATIENCE: Final = 180.0
+_TIMEOUT: Final = 180.0
 _REQUESTS: Final = "apiserver_request_total{"
 
 
@@ -76,9 +76,9 @@ class Load:
         """Create a claim for each name, as fast as may be."""
         await self._each(names, self._make)
 
-    async def tell(self, names: Iterable[str], phase: str) -> None:
+    async def report(self, names: Iterable[str], phase: str) -> None:
         """Write a new phase into the status of each copy, as fast as may be."""
-        await self._each(names, lambda name: self._tell(name, phase))
+        await self._each(names, lambda name: self._report(name, phase))
 
     async def fill(self, names: Iterable[str]) -> None:
         """Create claims with copies, as a sync that is done has left them."""
@@ -95,7 +95,7 @@ class Load:
     async def seen(self, done: Callable[[], bool]) -> None:
         """Return once something shows. Raises SystemExit where it takes too long."""
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 while not done():
                     self._stir.clear()
                     await self._stir.wait()
@@ -121,7 +121,7 @@ class Load:
         )
         story.made = time.monotonic()
 
-    async def _tell(self, name: str, phase: str) -> None:
+    async def _report(self, name: str, phase: str) -> None:
         story = self.stories[name]
         home = self._orders.homes[story.namespace]
         path = f"{self._collection(home)}/{name}/status"
@@ -192,7 +192,7 @@ class Load:
 
     async def _answer(self, name: str) -> None:
         async with self._turn:
-            await self._tell(name, READY)
+            await self._report(name, READY)
 
     def _claim(self, name: str) -> dict[str, Any]:
         return {

@@ -38,7 +38,7 @@ _ALONE: Final = "app-000"
 _BRANCH: Final = "refs/heads/main"
 _PERSON: Final = pygit2.Signature("bench", "bench@example.com", 1_780_000_000, 0)
 _SECONDS: Final = re.compile(r"\((\d+\.\d) s\)")
-_PATIENCE: Final = 300.0  # seconds for one round
+_TIMEOUT: Final = 300.0  # seconds for one round
 _STEP: Final = 0.05
 _REST: Final = 10.0  # seconds of idleness before memory is looked at
 
@@ -113,7 +113,7 @@ class Watch:
         """Wait for the end of a round; return how many seconds it took by its own words."""
         while True:
             try:
-                line = self._said.get(timeout=_PATIENCE)
+                line = self._said.get(timeout=_TIMEOUT)
             except queue.Empty:
                 raise SystemExit("the watch made no round; see its error above") from None
             if found := _SECONDS.search(line):
@@ -150,7 +150,7 @@ def watching(ground: Ground) -> Iterator[Watch]:
 
 def written(ground: Ground) -> float:
     """Wait for a write to a binding; return when it came to the server."""
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + _TIMEOUT
     while time.monotonic() < end:
         for when, what in ground.counts()["writes"]:
             if API_SERVICE_BINDING.plural in what:
@@ -173,10 +173,10 @@ def bench_memory(watch: Watch) -> None:
 
 def bench_commits(ground: Ground, branch: Branch, watch: Watch) -> None:
     """Measure the time from a commit to the write of the unit that it changes."""
-    dice = random.Random(1)
+    rng = random.Random(1)
     beyond, rounds, cpu = [], [], []
     for number in range(COMMITS):
-        time.sleep(dice.uniform(0, POLL))
+        time.sleep(rng.uniform(0, POLL))
         used = watch.cpu
         committed = branch.commit("Release" if number % 2 else "Delete")
         beyond.append(written(ground) - committed - POLL)

@@ -18,7 +18,7 @@ from reconciler.kube.connection import Connection
 from tests.kit.api_model import ApiModel
 from tests.kit.wire import Wires
 from tests.support.clusters import LiveCluster
-from tests.support.conformance import GADGET, KINDS, WIDGET, Dice, Player, crd_of, namespaced
+from tests.support.conformance import GADGET, KINDS, WIDGET, Operations, Player, crd_of, namespaced
 from tests.support.eventually import eventually
 from tests.support.observing import established
 
@@ -54,11 +54,11 @@ async def _defined(cluster: Cluster) -> None:
 async def test_random_operations(real: Cluster, model: Cluster, seed: int) -> None:
     """Answers, objects and events are the same after each of hundreds of calls."""
     name = f"test-{seed}-{uuid.uuid4().hex[:8]}"
-    dice = Dice(random.Random(seed))
+    operations = Operations(random.Random(seed))
     async with namespaced(real, name) as one, namespaced(model, name) as other:
         since = [await _versions(player) for player in (one, other)]
         for number in range(OPERATIONS):
-            operation = dice.operation()
+            operation = operations.operation()
             was, answer = await one.play(operation), await other.play(operation)
             if answer != was:
                 pytest.fail(_difference(number, operation, was, answer), pytrace=False)

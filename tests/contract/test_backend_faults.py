@@ -23,7 +23,7 @@ SERVED = STORIES["a space and its app namespace"][:1]
 
 
 @pytest.fixture
-async def tell(control_plane, namespace):
+async def begun(control_plane, namespace):
     """Return a new tenant of the same two services at each call."""
     plane, numbers, base = control_plane.cluster, itertools.count(), uuid.uuid4().hex[:8]
     async with (
@@ -56,7 +56,7 @@ async def unserved(cluster, kind):
 
 
 async def test_a_killed_leader_is_followed_by_the_other_which_goes_on(
-    control_plane, backends, tell
+    control_plane, backends, begun
 ):
     audit, (act,) = control_plane.audit, BOUND
     async with unserved(control_plane.cluster, APP_CLUSTER_BINDING):
@@ -73,7 +73,7 @@ async def test_a_killed_leader_is_followed_by_the_other_which_goes_on(
     assert await first.ask("/readyz") == (200, "ok\n")
     second = await backends.start()
     await backends.stands_by(second)
-    async with tell() as tenant:
+    async with begun() as tenant:
         mark = audit.mark()
         await act.deed(tenant)
         await eventually(lambda: len(first.writes_since(mark)) > 2)
@@ -90,7 +90,7 @@ async def test_a_killed_leader_is_followed_by_the_other_which_goes_on(
 
 @pytest.mark.soak  # in `make test` a konnector shows it, with the same lease
 async def test_a_leader_that_was_stopped_for_too_long_writes_nothing_any_more(
-    control_plane, backends, tell
+    control_plane, backends, begun
 ):
     """Before that, one that ends by itself gives the lease back."""
     first = await backends.start()
@@ -108,7 +108,7 @@ async def test_a_leader_that_was_stopped_for_too_long_writes_nothing_any_more(
     await backends.leader(third)
     mark = control_plane.audit.mark()
     (act,) = SERVED
-    async with tell() as tenant:
+    async with begun() as tenant:
         await act.deed(tenant)
         await eventually(lambda: act.goal(tenant))
         rights = (ROLE_BINDING, names.BINDER, tenant.own_space)

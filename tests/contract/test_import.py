@@ -139,7 +139,7 @@ async def what_files_cannot_say_is_left_alone(foreign):
     await live.cluster.merge_patch(foreign.binding, back, manager="someone")
 
 
-async def test_drift_and_why_tell_what_somebody_changed(scene):
+async def test_drift_and_why_report_what_somebody_changed(scene):
     async with scene.peers():
         await scene.apply("--wait")
         folder = str(scene.fleet.folder)

@@ -52,7 +52,7 @@ async def test_the_cache_ends_as_the_server_and_nobody_missed_the_end(control_pl
 
 async def story(control_plane, hasty, seed):
     writes = churn.Writes(random.Random(f"writes {seed}"))
-    dice = random.Random(f"faults {seed}")
+    rng = random.Random(f"faults {seed}")
     async with contextlib.AsyncExitStack() as stack:
         namespace = await stack.enter_async_context(churn.new_namespace(hasty))
         proxy = await stack.enter_async_context(FaultProxy(control_plane.connection))
@@ -66,7 +66,7 @@ async def story(control_plane, hasty, seed):
         reading = asyncio.create_task(consumer.run())
         stack.callback(reading.cancel)
         for act in range(ACTS):
-            troubles = list(churn.faults(dice, SECONDS))
+            troubles = list(churn.faults(rng, SECONDS))
             async with asyncio.TaskGroup() as group:
                 group.create_task(writes.make(hasty, namespace, SECONDS))
                 group.create_task(churn.break_things(proxy, troubles))

@@ -57,7 +57,7 @@ class Story:
     """What developers and the provider do in one space, from a seed."""
 
     scene: bound_scenes.Scene
-    dice: random.Random
+    rng: random.Random
     claims: set[str] = field(default_factory=set)
     sent: set[str] = field(default_factory=set)  # Secrets of the provider
     number: int = 0
@@ -65,23 +65,23 @@ class Story:
     async def go_on(self, seconds: float) -> None:
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
-            await asyncio.sleep(self.dice.expovariate(1 / _BETWEEN))
+            await asyncio.sleep(self.rng.expovariate(1 / _BETWEEN))
             self.number += 1
-            name = f"item-{int(_NAMES * self.dice.random() ** 2)}"
+            name = f"item-{int(_NAMES * self.rng.random() ** 2)}"
             deeds = (self._claim, self._claim, self._status, self._secret, self._drift)
             with contextlib.suppress(Missing):  # of a copy or a namespace that has not come yet
-                await self.dice.choice(deeds)(name)
+                await self.rng.choice(deeds)(name)
 
     async def _claim(self, name: str) -> None:
         scene = self.scene
         ref = Ref("", scene.offer.kind, scene.app_namespace, name)
-        spec: Manifest = {"number": self.number, self.dice.choice("ab"): self.number}
+        spec: Manifest = {"number": self.number, self.rng.choice("ab"): self.number}
         if name not in self.claims:
             made = scene.offer.instance(name, namespace=scene.app_namespace, spec=spec)
             with contextlib.suppress(AlreadyExists):  # the last of that name is still going
                 await scene.app.cluster.create(made, ref.kind, manager="developer")
                 self.claims.add(name)
-        elif self.dice.random() < 0.3:
+        elif self.rng.random() < 0.3:
             await bound_scenes.remove(scene.app, ref.kind, ref.namespace, name)
             self.claims.discard(name)
         else:
@@ -109,7 +109,7 @@ class Story:
             made = bound_scenes.secret(name, scene.service_namespace)
             await plane.create(made, SECRET, manager="provider")
             self.sent.add(name)
-        elif self.dice.random() < 0.4:
+        elif self.rng.random() < 0.4:
             self.sent.discard(name)
             await bound_scenes.remove(scene.plane, SECRET, ref.namespace, name)
         else:
@@ -117,35 +117,35 @@ class Story:
             await plane.merge_patch(ref, data, manager="provider")
 
 
-def faults_of_writes(dice: random.Random) -> Iterator[tuple[Cue[Request], Effect, Moment]]:
+def faults_of_writes(rng: random.Random) -> Iterator[tuple[Cue[Request], Effect, Moment]]:
     """Yield refusals, conflicts, and answers that are lost, for the next writes."""
     for method in ("POST", "PATCH", "DELETE"):
-        code = dice.choice((409, 429, 500, 503))
-        yield on(method).nth(dice.randint(1, 5)), answer(code, retry_after=1), BEFORE
-        yield on(method).nth(dice.randint(1, 8)), Cut("rst"), dice.choice((BEFORE, AFTER))
+        code = rng.choice((409, 429, 500, 503))
+        yield on(method).nth(rng.randint(1, 5)), answer(code, retry_after=1), BEFORE
+        yield on(method).nth(rng.randint(1, 8)), Cut("rst"), rng.choice((BEFORE, AFTER))
 
 
-async def disturb(proxy: FaultProxy, dice: random.Random, seconds: float) -> None:
+async def disturb(proxy: FaultProxy, rng: random.Random, seconds: float) -> None:
     """Let random faults befall one way, and leave it well."""
 
     async def at_writes() -> None:
         while True:
-            for cue, effect, moment in faults_of_writes(dice):
+            for cue, effect, moment in faults_of_writes(rng):
                 proxy.add(cue, effect, at=moment)
             await asyncio.sleep(2)
 
     writing = asyncio.create_task(at_writes())
     try:
-        await churn.break_things(proxy, list(churn.faults(dice, seconds)))
+        await churn.break_things(proxy, list(churn.faults(rng, seconds)))
     finally:
         writing.cancel()
         proxy.rules.clear()
 
 
-def deaths(dice: random.Random):
+def deaths(rng: random.Random):
     def faults() -> Faults:
         made = Faults()
-        made.add(deeds().nth(dice.randint(*_DEATHS)), Crash(), at=dice.choice((BEFORE, AFTER)))
+        made.add(deeds().nth(rng.randint(*_DEATHS)), Crash(), at=rng.choice((BEFORE, AFTER)))
         return made
 
     return faults
@@ -178,7 +178,7 @@ FULL = ({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},)
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("seeds", BATCHES, ids=str)
 async def test_both_sides_end_alike(control_plane, app_cluster, namespace, seeds):
-    dice = random.Random(f"deaths {seeds}")
+    rng = random.Random(f"deaths {seeds}")
     async with (
         account(app_cluster, FULL) as token,
         fronting(app_cluster) as to_app,
@@ -187,7 +187,7 @@ async def test_both_sides_end_alike(control_plane, app_cluster, namespace, seeds
     ):
         stop = asyncio.Event()
         way = with_token(to_app.connection, token)
-        living = asyncio.create_task(restless(way, stop, deaths(dice)))
+        living = asyncio.create_task(restless(way, stop, deaths(rng)))
         try:
             for scene, _ in made:
                 await bound_scenes.until(partial(is_ready, scene), within=180)

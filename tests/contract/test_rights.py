@@ -99,8 +99,8 @@ async def test_a_plan_with_the_role_sees_all_that_an_administrator_does(scene):
 
 
 async def test_so_do_a_snapshot_and_status_and_none_of_them_tries_to_write(scene):
-    hands = (scene.by_hand.plane, scene.by_hand.app)
-    marks = [(hand.live.audit, hand.live.audit.mark()) for hand in hands]
+    writers = (scene.by_hand.plane, scene.by_hand.app)
+    marks = [(hand.live.audit, hand.live.audit.mark()) for hand in writers]
     for command in ("plan", "doctor"):
         await scene.run(command)
     file = scene.path / "snapshot"

@@ -207,7 +207,7 @@ async def test_a_database_goes_only_after_its_policy_allows_it(road: Road) -> No
 
 
 @pytest.mark.soak
-async def test_whoever_dies_all_ends_as_if_nobody_had(road: Road) -> None:
+async def test_any_program_may_die_and_all_ends_the_same(road: Road) -> None:
     """Three stories at a time, which share their deaths."""
     seeds = [*SEEDS]
     for three in (seeds[at : at + 3] for at in range(0, len(seeds), 3)):

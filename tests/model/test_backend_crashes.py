@@ -57,7 +57,7 @@ _TOKEN: Final = "kubernetes.io/service-account-token"
 Found = Sequence[tuple[Kind, Manifest]]
 CONFIG = {"group": "", "resource": "configmaps", "version": "v1"}
 State: TypeAlias = dict[str, str]
-Tell: TypeAlias = Callable[[], AbstractAsyncContextManager[Tenant]]
+StoryStart: TypeAlias = Callable[[], AbstractAsyncContextManager[Tenant]]
 Story: TypeAlias = Sequence[Act]
 
 
@@ -114,7 +114,7 @@ def _text(kind: Kind, live: Manifest) -> str:
 
 
 @pytest_asyncio.fixture
-async def tell(control_plane: LiveCluster, namespace: str) -> AsyncIterator[Tell]:
+async def begun(control_plane: LiveCluster, namespace: str) -> AsyncIterator[StoryStart]:
     """Return a new tenant of the same two services at each call."""
     plane, numbers = control_plane.cluster, itertools.count()
     claims = [CREDENTIALS, CONFIG]
@@ -132,10 +132,10 @@ def story(request: pytest.FixtureRequest) -> Story:
 
 
 @pytest_asyncio.fixture
-async def ends(story: Story, tell: Tell) -> list[State]:
+async def ends(story: Story, begun: StoryStart) -> list[State]:
     """Return how each act ends where nothing disturbs."""
     ends = list[State]()
-    async with tell() as tenant:
+    async with begun() as tenant:
         async with backend(tenant.plane.connection, clock=tenant.clock) as made:
             for act in story:
                 await act.deed(tenant)
@@ -177,12 +177,12 @@ async def writes_of_a_start(tenant: Tenant) -> list[Write]:
 
 
 async def test_it_ends_as_if_nobody_had_died(
-    story: Story, ends: list[State], tell: Tell, pytestconfig: pytest.Config
+    story: Story, ends: list[State], begun: StoryStart, pytestconfig: pytest.Config
 ) -> None:
     if pytestconfig.getoption("--hypothesis-profile") == "soak":
-        await dies_once_at_every_write(partial(with_one_death, story, ends, tell), deeds())
+        await dies_once_at_every_write(partial(with_one_death, story, ends, begun), deeds())
         return
-    async with tell() as tenant:
+    async with begun() as tenant:
         for act, end in zip(story, ends, strict=True):
             await act.deed(tenant)
             # Others may have left what every backend tries to mend first.
@@ -192,11 +192,11 @@ async def test_it_ends_as_if_nobody_had_died(
 
 
 async def with_one_death(
-    story: Story, ends: list[State], tell: Tell, faults: Faults, title: str
+    story: Story, ends: list[State], begun: StoryStart, faults: Faults, title: str
 ) -> bool:
     """Tell the story with one death; return whether there was one."""
     died = False
-    async with tell() as tenant:
+    async with begun() as tenant:
         for act, end in zip(story, ends, strict=True):
             await act.deed(tenant)
             if not await survives(comes_to(tenant, end, Faults() if died else faults, title)):
@@ -219,10 +219,10 @@ async def annotate_all(tenant: Tenant) -> None:
 
 @pytest.mark.parametrize("disturbance", ["too many requests", "silence"])
 async def test_it_comes_to_its_ends_though_its_writes_are_disturbed(
-    story: Story, tell: Tell, disturbance: str
+    story: Story, begun: StoryStart, disturbance: str
 ) -> None:
     """Not quite as if nothing had: a condition that was ever False stays, and is True."""
-    async with tell() as tenant:
+    async with begun() as tenant:
         for act in story:
             faults = disturbed(deeds(), disturbance)
             await act.deed(tenant)
@@ -234,9 +234,9 @@ async def test_it_comes_to_its_ends_though_its_writes_are_disturbed(
 
 
 async def test_it_ends_as_if_nobody_else_had_written(
-    story: Story, ends: list[State], tell: Tell
+    story: Story, ends: list[State], begun: StoryStart
 ) -> None:
-    async with tell() as tenant:
+    async with begun() as tenant:
         for act, end in zip(story, ends, strict=True):
             faults = disturbed(deeds(), "conflicts")
             hostile = asyncio.create_task(annotate_all(tenant))

@@ -41,7 +41,7 @@ class Scene:
         self.live = {"metadata": {"uid": "11111111-2222-3333-4444-555555555555"}}
         self.task = asyncio.create_task(self.recorder.run())
 
-    def tell(self, note=NOTE):
+    def record(self, note=NOTE):
         self.recorder.record(self.about, self.live, note)
 
     async def events(self, number):
@@ -85,7 +85,7 @@ async def scene(control_plane, namespace, clock):
 
 
 async def test_what_an_event_says(scene):
-    scene.tell()
+    scene.record()
     (event,) = await scene.events(1)
     assert name_of(event).startswith("orders.")
     said = {key: event.get(key) for key in ("type", "reason", "action", "note")}
@@ -108,7 +108,7 @@ async def test_what_an_event_says(scene):
 
 async def test_what_was_reported_before_the_end_is_written(scene):
     for number in range(5):
-        scene.tell(Note("Counted", f"number {number}"))
+        scene.record(Note("Counted", f"number {number}"))
     await scene.end()
     assert {get_text(event, "note") for event in await scene.events(5)} == {
         f"number {number}" for number in range(5)
@@ -118,10 +118,10 @@ async def test_what_was_reported_before_the_end_is_written(scene):
 async def test_the_same_again_is_counted_now_and_then(control_plane, namespace):
     clock = FakeClock()
     scene = Scene(control_plane, namespace, clock)
-    scene.tell()
+    scene.record()
     await scene.knows("sent")
     for _ in range(1_000):
-        scene.tell()
+        scene.record()
     await clock.advance(59)
     assert [get_int(event, "series", "count") for event in await scene.events(1)] == [None]
     await clock.advance(2)
@@ -135,7 +135,7 @@ async def test_the_same_again_is_counted_now_and_then(control_plane, namespace):
     assert get_text(event, "series", "lastObservedTime").startswith("2026-01-01T00:00:")
     await scene.knows("counted")
     await clock.advance(400)  # of silence
-    scene.tell()
+    scene.record()
     assert len(await scene.events(2)) == 2
     await scene.end()
     assert (scene.count("sent"), scene.count("counted")) == (2, 1)
@@ -143,7 +143,7 @@ async def test_the_same_again_is_counted_now_and_then(control_plane, namespace):
 
 async def test_an_answer_that_was_lost_makes_no_second_event(scene):
     scene.cluster.faults.add(on("create", kind=EVENT).nth(1), lost(), at=AFTER)
-    scene.tell()
+    scene.record()
     await eventually(lambda: scene.count("sent") == 1)
     await scene.events(1)
 
@@ -151,23 +151,23 @@ async def test_an_answer_that_was_lost_makes_no_second_event(scene):
 async def test_what_cannot_be_reported_hinders_nothing(scene):
     scene.cluster.faults.add(on("create", kind=EVENT).nth(1), forbidden())
     scene.cluster.faults.add(on("create", kind=EVENT).nth(2), unreachable())
-    scene.tell(Note("First", "refused once"))
+    scene.record(Note("First", "refused once"))
     await eventually(lambda: scene.count("sent") == 1)
     await scene.events(1)
 
 
 async def test_after_a_few_tries_it_is_given_up(scene):
     scene.cluster.faults.add(on("create", kind=EVENT).first(3), forbidden())
-    scene.tell()
+    scene.record()
     await eventually(lambda: scene.count("failed") == 1)
-    scene.tell()
+    scene.record()
     await scene.events(1)
 
 
 async def test_an_event_that_is_gone_is_not_counted_up(control_plane, namespace):
     clock = FakeClock()
     scene = Scene(control_plane, namespace, clock)
-    scene.tell()
+    scene.record()
     await scene.knows("sent")
     (event,) = await scene.events(1)
     await scene.real.delete(
@@ -175,10 +175,10 @@ async def test_an_event_that_is_gone_is_not_counted_up(control_plane, namespace)
         preconditions=Preconditions(uid_of(event)),
         propagation=Propagation.BACKGROUND,
     )
-    scene.tell()
+    scene.record()
     await clock.advance(61)
     await eventually(lambda: scene.count("failed") == 1)
-    scene.tell()
+    scene.record()
     (again,) = await scene.events(1)
     assert uid_of(again) != uid_of(event)
     await scene.end()
@@ -188,7 +188,7 @@ async def test_a_flood_is_written_slowly(control_plane, namespace):
     clock = FakeClock()
     scene = Scene(control_plane, namespace, clock)
     for number in range(200):
-        scene.tell(Note("Counted", f"number {number}"))
+        scene.record(Note("Counted", f"number {number}"))
     await scene.events(50)
     await clock.advance(0.5)
     await scene.events(51)
@@ -199,21 +199,21 @@ async def test_a_flood_is_written_slowly(control_plane, namespace):
 async def test_memory_is_bounded(scene):
     scene.fence.close("the end")
     for number in range(3_000):
-        scene.tell(Note("Counted", f"number {number}"))
+        scene.record(Note("Counted", f"number {number}"))
     assert scene.count("dropped") == 2_000
 
 
 async def test_a_closed_gate_lets_nothing_be_reported(scene, control_plane):
     mark = control_plane.audit.mark()
     scene.fence.close("the end")
-    scene.tell()
+    scene.record()
     await scene.end()
     assert control_plane.audit.writes_since(mark, namespace=scene.namespace) == []
 
 
 async def test_long_texts_and_odd_names_are_reported_too(scene):
     scene.about = Ref(scene.real.name, CONFIG_MAP, scene.namespace, "x" * 253)
-    scene.tell(Note("Long", "ö" * 2_000))
+    scene.record(Note("Long", "ö" * 2_000))
     (event,) = await scene.events(1)
     assert get_text(event, "note") == "ö" * 512
 

@@ -98,25 +98,25 @@ class Writes:
     Some names change all the time; others once or twice, so that a lost event is not made up for.
     """
 
-    def __init__(self, dice: random.Random) -> None:
-        self._dice = dice
+    def __init__(self, rng: random.Random) -> None:
+        self._random = rng
         self._there: set[str] = set()
         self.touched: set[str] = set()
 
     async def make(self, cluster: Cluster, namespace: str, seconds: float) -> None:
         """Write for so long, past all faults; less where the server is slow."""
         began = time.monotonic()
-        for number, at in enumerate(_moments(self._dice, 1 / _WRITES_PER_SECOND, seconds)):
+        for number, at in enumerate(_moments(self._random, 1 / _WRITES_PER_SECOND, seconds)):
             now = time.monotonic() - began
             if now > seconds:
                 break
             await asyncio.sleep(at - now)
-            name = f"item-{int(_NAMES * self._dice.random() ** 2)}"
+            name = f"item-{int(_NAMES * self._random.random() ** 2)}"
             self.touched.add(name)
             await self._write(cluster, Ref(cluster.name, CONFIG_MAP, namespace, name), number)
 
     async def _write(self, cluster: Cluster, ref: Ref, number: int) -> None:
-        team, ends = self._dice.choice(("", *_TEAMS)), self._dice.random() < 0.3
+        team, ends = self._random.choice(("", *_TEAMS)), self._random.random() < 0.3
         identity = {"name": ref.name, "namespace": ref.namespace}
         data = {"number": str(number), "filling": "é" * (number % 300)}
         body: dict[str, JSON] = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
@@ -133,11 +133,11 @@ class Writes:
             await cluster.merge_patch(ref, changed, manager=MANAGER)
 
 
-def _moments(dice: random.Random, between: float, seconds: float) -> Iterator[float]:
-    at = dice.expovariate(1 / between)
+def _moments(rng: random.Random, between: float, seconds: float) -> Iterator[float]:
+    at = rng.expovariate(1 / between)
     while at < seconds:
         yield at
-        at += dice.expovariate(1 / between)
+        at += rng.expovariate(1 / between)
 
 
 # Faults
@@ -237,15 +237,15 @@ FAULTS: Final[dict[str, Callable[[FaultProxy, Fault], Awaitable[None]]]] = {
 }
 
 
-def faults(dice: random.Random, seconds: float) -> Iterator[Fault]:
+def faults(rng: random.Random, seconds: float) -> Iterator[Fault]:
     """Yield faults of all sorts, in random order."""
-    for at in _moments(dice, _SECONDS_BETWEEN_FAULTS, seconds):
+    for at in _moments(rng, _SECONDS_BETWEEN_FAULTS, seconds):
         yield Fault(
             at,
-            dice.choice(list(FAULTS)),
-            Body(lines=dice.randrange(8), octets=dice.randrange(60)),
-            dice.uniform(0.05, 0.6),
-            dice.randint(1, 2),
+            rng.choice(list(FAULTS)),
+            Body(lines=rng.randrange(8), octets=rng.randrange(60)),
+            rng.uniform(0.05, 0.6),
+            rng.randint(1, 2),
         )
 
 
@@ -274,9 +274,9 @@ class Consumer:
 
     def __post_init__(self) -> None:
         for index in INDEXES:
-            self.store.subscribe(index, functools.partial(self._wake, index))
+            self.store.subscribe(index, functools.partial(self._enqueue, index))
 
-    def _wake(self, index: str, value: str) -> None:
+    def _enqueue(self, index: str, value: str) -> None:
         self.pending.add((index, value))
         self.most = max(self.most, len(self.pending))
         for manifest in self.store.by("name", value) if index == "name" else ():

@@ -251,7 +251,7 @@ class Operation:
 
 
 @dataclass
-class Dice:
+class Operations:
     """Random operations, few names and few values, so that they meet."""
 
     random: random.Random

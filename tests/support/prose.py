@@ -20,7 +20,7 @@ WORDS: Final = re.compile(
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a page without code, tables, headings and the addresses of links."""
     text = re.sub(r"^ *(```|~~~).*?^ *\1\n", "\n", text, flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"<!--.*?-->|!\[.*", "", text))
+    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"<!--.*?-->|!\[.*|<img.*", "", text))
     text = re.sub(r"^ *(#|\||!!!).*$", "\n", text, flags=re.MULTILINE)
     text = re.sub(r"^ *([-*]|\d+\.) ", "\n\n", text, flags=re.MULTILINE)
     for paragraph in re.split(r"\n\s*\n|:\n", re.sub(r"`[^`]*`", "CODE", text)):

@@ -158,7 +158,7 @@ OLD_ANCHORS = {book: names for book, *names in map(str.split, LINES)}
 def test_every_link_leads_somewhere(book):
     here = books.ROOT / book
     old = [f"#{name}" for name in OLD_ANCHORS.get(book, ())]
-    for target in [*re.findall(r"\]\(([^)]+)\)", books.text(book)), *old]:
+    for target in [*re.findall(r'(?:\]\(|src=")([^)"]+)', books.text(book)), *old]:
         if target.startswith("http"):
             continue
         path, _, section = target.partition("#")

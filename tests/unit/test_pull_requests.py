@@ -107,7 +107,7 @@ def test_a_pull_request_is_judged_by_the_base(checkout, capsys):
         " [policy-denied]\n"
         "    4 | spec: {template: x, clusters: {matchLabels: {env: ...}}}\n"
         "      |                  ^\n"
-        "    So says main; what is changed here counts once it is merged\n"
+        "    The Policies of main apply; changes to them count after the merge\n"
         "1 denied by policy\n"
     )
     checkout.commit("pr")

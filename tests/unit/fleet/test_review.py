@@ -153,7 +153,7 @@ def test_a_denial_by_the_base_alone_says_so():
     base = load_base("main", tree({"policies/p.yaml": POLICY}))
     _, (problem,) = load_against(base, tree({"policies/p.yaml": ALLOWS_X, **ASKED}))
     assert problem.severity is Severity.DENIED
-    assert problem.hint == "So says main; what is changed here counts once it is merged"
+    assert problem.hint == "The Policies of main apply; changes to them count after the merge"
 
 
 def test_a_base_that_is_invalid_judges_nothing():

@@ -110,7 +110,7 @@ def test_what_it_says_of_the_connection(held, expected):
     assert says_connected(held) is expected
 
 
-def test_a_binding_that_does_not_tell():
+def test_a_binding_that_does_not_report():
     reported = conditions_of(written(binding=binding()))["ConsumerInSync"]
     assert (reported["severity"], reported["reason"], reported["message"]) == (
         "Info",

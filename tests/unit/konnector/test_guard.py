@@ -85,7 +85,7 @@ def test_spaces(identity, why):
     assert why in (found or (None, ""))[1]
 
 
-def test_sentences_tell_what_to_do():
+def test_sentences_name_the_next_step():
     _, stranger = mass_loss_decide.stranger(OTHER_APP, "") or (None, "")
     command = "kubectl annotate clusterbindings.klutch.anynines.com cluster -n cluster-a1"
     assert f"{command} --overwrite klutchctl.dev/confirm-app-cluster=new" in stranger

@@ -146,7 +146,7 @@ async def test_what_is_held_is_recorded_and_counted(world):
     assert world.report() == ["RecreationHeld"]
 
 
-async def test_one_resource_has_one_ward(world):
+async def test_one_resource_has_one_guard(world):
     assert world.guardian.kind_guard(DATABASES) is world.guardian.kind_guard(DATABASES)
 
 

@@ -75,7 +75,7 @@ def entry(manager, operation="Update", **fields):
     return {"manager": manager, "operation": operation, "fieldsV1": fields}
 
 
-def test_what_is_kept_of_a_copy_does_not_tell_of_others():
+def test_what_is_kept_of_a_copy_hides_others():
     labels: Any = {"f:team": {}, "f:crossplane.io/claim-name": {}}
     theirs: Any = {"f:metadata": {"f:labels": {".": {}, "f:crossplane.io/claim-name": {}}}}
     ours = {"f:metadata": {"f:labels": labels, "f:ownerReferences": {}}, "f:spec": {"f:a": {}}}

@@ -13,9 +13,9 @@ class Reported:
         self.now = 100.0
         self.times = 0
         self.connectivity = Connectivity(clock=lambda: self.now)
-        self.unfollow = self.connectivity.follow(self._tell)
+        self.unfollow = self.connectivity.follow(self._report)
 
-    def _tell(self):
+    def _report(self):
         self.times += 1
 
     def after(self, calls):

@@ -118,7 +118,7 @@ def test_parameters_that_were_asked_for_and_are_not_wanted_any_more_are_asked_fo
     assert (line.action, line.ref.kind) == (Action.REPLACE, API_SERVICE_EXPORT_REQUEST)
 
 
-def test_a_request_of_others_does_not_tell_what_was_asked_for():
+def test_a_request_of_others_does_not_show_what_was_asked_for():
     here, _ = bound()
     request_says(here, {"size": "large"})
     scenes.change(

@@ -147,7 +147,7 @@ def test_a_cluster_that_reports_the_uid_of_a_tenant_blocks_itself_alone(mode, bo
 @pytest.mark.parametrize(
     ("identity", "expected"), [(f"identity: {UID}", {Action.CREATE}), ("", BLOCKED)]
 )
-def test_of_two_new_clusters_that_report_one_uid_the_files_tell_which_it_is(
+def test_of_two_new_clusters_that_report_one_uid_the_files_name_the_right_one(
     mode, identity, expected
 ):
     here = World(control_plane=offering(POSTGRES), clusters={"shop": []}, uids={"shop": UID})

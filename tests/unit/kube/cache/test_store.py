@@ -148,7 +148,7 @@ def test_a_subscriber_to_keys_hears_of_each_change_of_an_object(watched):
     assert [key.name for key in heard] == ["a", "b", "c", "d"]
 
 
-def test_whoever_is_woken_by_a_list_sees_all_of_it(watched):
+def test_an_observer_of_a_list_sees_all_of_it(watched):
     seen = []
     watched.store.subscribe("team", lambda _: seen.append(watched.store.keys()))
     seen.clear()
