@@ -102,7 +102,7 @@ async def ended(scene, number):
             lambda: any(
                 write.resource == last and write.verb == "create"
                 for write in scene.plane.audit.writes_since(mark)
-            ),
+            )
         )
         await eventually(lambda: scene.at(asked))
         program.send_signal(number)

@@ -110,12 +110,7 @@ class Stage:
 
 @asynccontextmanager
 async def staged(
-    live: LiveCluster,
-    namespace: str,
-    folder: Path,
-    settings: Settings,
-    *,
-    claimed: str = "secrets",
+    live: LiveCluster, namespace: str, folder: Path, settings: Settings, *, claimed: str = "secrets"
 ) -> AsyncIterator[Stage]:
     cluster, claims = live.cluster, [{**CREDENTIALS, "resource": claimed}]
     mark = live.audit.mark()

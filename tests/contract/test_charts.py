@@ -213,11 +213,7 @@ def test_values_are_refused(case, tmp_path):
 MISSING: dict[str, tuple[Path, list[str], list[str]]] = {
     "the konnector": (KONNECTOR, [], ["image.repository"]),
     "the backend": (BACKEND, [], ["image.repository"]),
-    "the controller": (
-        CONTROLLER,
-        [],
-        ["fleet.git", "fleet.name", "image.repository", "trust"],
-    ),
+    "the controller": (CONTROLLER, [], ["fleet.git", "fleet.name", "image.repository", "trust"]),
     "a controller that verifies nothing": (
         CONTROLLER,
         ["verify=off"],

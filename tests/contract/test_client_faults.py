@@ -168,9 +168,7 @@ async def test_success_that_says_nothing_is_not_a_deletion(proxy, cluster, names
     proxy.add(on("DELETE"), answer(200, "{}"))
     with pytest.raises(errors.Unreachable, match="neither success nor the object"):
         await cluster.delete(
-            ref(namespace),
-            preconditions=Preconditions(uid="u"),
-            propagation=Propagation.BACKGROUND,
+            ref(namespace), preconditions=Preconditions(uid="u"), propagation=Propagation.BACKGROUND
         )
 
 

@@ -81,10 +81,7 @@ async def test_an_app_cluster_serves_the_bindings_alone(app_cluster):
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 async def test_the_status_is_written_apart(objects, kind):
-    fields = {
-        api.API_SERVICE_EXPORT_TEMPLATE: {},
-        api.API_SERVICE_NAMESPACE: {"namespace": "a"},
-    }
+    fields = {api.API_SERVICE_EXPORT_TEMPLATE: {}, api.API_SERVICE_NAMESPACE: {"namespace": "a"}}
     status = fields.get(kind, {"conditions": [READY]})
     created = await objects.create(kind, status=status)
     default = {"phase": "Pending"} if kind is api.API_SERVICE_EXPORT_REQUEST else None

@@ -93,9 +93,7 @@ async def failing_webhook(scene: Scene) -> AsyncIterator[None]:
         await remove(scene.plane, WEBHOOKS, "", kind.group)
 
 
-async def test_a_failure_of_the_control_plane_is_reported_until_it_is_over(
-    scene: Scene,
-) -> None:
+async def test_a_failure_of_the_control_plane_is_reported_until_it_is_over(scene: Scene) -> None:
     """H17: to an API server, a webhook that cannot be asked is a failure of its own."""
     async with scene.backend(), konnector(scene.app.connection):
         await scene.bound()

@@ -186,10 +186,7 @@ async def test_a_name_may_not_lead_to_a_forbidden_address(monkeypatch, plain):
 
 async def test_a_name_that_leads_elsewhere_the_second_time(monkeypatch):
     """The first answer is an address that may be connected to; the second is not."""
-    async with (
-        names(monkeypatch, evil=["127.0.0.1", "169.254.169.254"]),
-        Http() as http,
-    ):
+    async with names(monkeypatch, evil=["127.0.0.1", "169.254.169.254"]), Http() as http:
         with pytest.raises(OutboundError, match="no connection: Connect call failed"):
             await http.get("https://evil.example:1/")
         with pytest.raises(OutboundError, match="link-local"):

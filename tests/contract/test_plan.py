@@ -81,10 +81,7 @@ async def scene(control_plane, app_cluster, namespace, tmp_path):
     if await control_plane.cluster.get(Ref(control_plane.name, CRD, "", NAME)) is None:
         await make(control_plane, provider_crd(), CRD)
     metadata = {"name": "databases", "namespace": namespace}
-    spec = {
-        "APIServiceSelector": {"group": GROUP, "resource": PLURAL},
-        "permissionClaims": [CLAIM],
-    }
+    spec = {"APIServiceSelector": {"group": GROUP, "resource": PLURAL}, "permissionClaims": [CLAIM]}
     kind = api.API_SERVICE_EXPORT_TEMPLATE
     typed: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind}
     await make(control_plane, typed | {"metadata": metadata, "spec": spec}, kind)

@@ -244,10 +244,7 @@ REFUSED = {
         {"volumeDevices": [{"name": "a", "devicePath": "/a"}] * 2},
         "Duplicate value",
     ),
-    "a limit that is no quantity": (
-        {"resources": {"limits": {"memory": "lots"}}},
-        "should match",
-    ),
+    "a limit that is no quantity": ({"resources": {"limits": {"memory": "lots"}}}, "should match"),
     "a user too large for 64 bits": (
         {"securityContext": {"runAsUser": 2**63}},
         "must be of type int64",

@@ -148,10 +148,7 @@ async def test_heads_without_end(first, more):
 
 @pytest.mark.parametrize(
     ("first", "more"),
-    [
-        (request(POST, CHUNKED), CHUNK),
-        (request(POST, "Content-Length: 60000000"), 1000 * b"x"),
-    ],
+    [(request(POST, CHUNKED), CHUNK), (request(POST, "Content-Length: 60000000"), 1000 * b"x")],
 )
 @on_uvloop
 async def test_bodies_without_end(first, more):

@@ -92,10 +92,7 @@ CHANGES = (
         unit=CACHE,
     ),
     change(
-        changes.Action.NOOP,
-        "space",
-        Ref(CONTROL_PLANE, NAMESPACE, "", SPACE),
-        reason="in sync",
+        changes.Action.NOOP, "space", Ref(CONTROL_PLANE, NAMESPACE, "", SPACE), reason="in sync"
     ),
     change(
         changes.Action.ADOPT,

@@ -8,8 +8,7 @@ from reconciler.fleet.values import Konnector, Mode, Owner
 from tests.support.fleets import app_cluster, claim, control_plane, fleet, unit
 
 CLUSTER = app_cluster(
-    identity="6f1c",
-    konnector=Konnector(deploy=True, image="registry.example/konnector:1.0.0"),
+    identity="6f1c", konnector=Konnector(deploy=True, image="registry.example/konnector:1.0.0")
 )
 CLAIMS = (
     claim(names=("b", "a"), labels=((("team", "a"),), (("app", "x"), ("team", "b")))),

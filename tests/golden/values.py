@@ -42,9 +42,7 @@ def board(said="it hung up"):
             ClusterHealth("alone", "eu"),
             ClusterHealth("gone", "eu", (), State.RELEASED, said, NOW - timedelta(days=5)),
             ClusterHealth(
-                "shop-1",
-                "eu",
-                (BoundUnit("orders-db", ready), BoundUnit("", ready, leaving=True)),
+                "shop-1", "eu", (BoundUnit("orders-db", ready), BoundUnit("", ready, leaving=True))
             ),
             ClusterHealth("shop-2", "eu", (BoundUnit(said, wrong),)),
             ClusterHealth("shop-3", "eu", (BoundUnit("db", lost),), State.UNKNOWN, said),

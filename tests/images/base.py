@@ -85,10 +85,7 @@ def bootstrap(target: Path, mirror: str) -> None:
         "--dpkgopt=path-include=/usr/share/doc/*/copyright",
         f"--customize-hook={_COMPILE}",
     ]
-    sources = [
-        f"deb {mirror} {SUITE} main",
-        f"deb {mirror}-security {SUITE}-security main",
-    ]
+    sources = [f"deb {mirror} {SUITE} main", f"deb {mirror}-security {SUITE}-security main"]
     unfinished = target.with_suffix(".part")
     subprocess.run(
         ["mmdebstrap", *options, SUITE, str(unfinished), *sources],

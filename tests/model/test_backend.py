@@ -310,10 +310,7 @@ async def test_an_app_namespace_gets_a_counterpart_where_the_konnector_has_right
         assert said is not None
         assert abs(born - said) < timedelta(minutes=1)
         uid = manifest.uid_of(await scene.on_plane(refs.NAMESPACE, scene.space))
-        assert notes == {
-            "klutch.anynines.com/api-service-namespace": home,
-            keys.SPACE_UID: uid,
-        }
+        assert notes == {"klutch.anynines.com/api-service-namespace": home, keys.SPACE_UID: uid}
         rights = await scene.on_plane(refs.ROLE_BINDING, "klutch-binder", scene.service_namespace)
         assert rights["roleRef"]["name"] == names.space_cluster_role(scene.space)
         await unmap_namespace(scene)

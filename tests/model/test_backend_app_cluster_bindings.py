@@ -223,10 +223,7 @@ async def test_many_requests_of_one_tenant_delay_no_other(
     control_plane: LiveCluster, namespace: str
 ) -> None:
     cluster = control_plane.cluster
-    async with (
-        offered(cluster, namespace=namespace) as offer,
-        a_space(cluster, offer) as flooding,
-    ):
+    async with offered(cluster, namespace=namespace) as offer, a_space(cluster, offer) as flooding:
         await flood(flooding, MANY)
         async with backend(control_plane.connection), a_space(cluster, offer) as other:
             await other.has(other.export)

@@ -283,10 +283,7 @@ CASES: Final[Mapping[str, Case]] = {
         for phase in ("Failed", "Succeeded", "Pending")
     },
     "a request of what is in use": Case(
-        changes=(
-            Changed(IN_USE[0], {"status": {"phase": "Failed"}}, "status"),
-            Changed(IN_USE[1]),
-        )
+        changes=(Changed(IN_USE[0], {"status": {"phase": "Failed"}}, "status"), Changed(IN_USE[1]))
     ),
     "a space of another app cluster": Case(
         changes=(

@@ -170,10 +170,7 @@ async def test_the_first_note_takes_in_what_a_space_has_and_is_about_to_get(
 ) -> None:
     plane, unnoted = control_plane.cluster, {"metadata": {"annotations": {keys.MAY_BIND: None}}}
     way = control_plane.connection
-    async with (
-        offered(plane, namespace=namespace) as topics,
-        replica(plane, service) as door,
-    ):
+    async with offered(plane, namespace=namespace) as topics, replica(plane, service) as door:
         async with backend(way):
             space = await door.bind()
             ref = Ref(plane.name, refs.NAMESPACE, "", space)

@@ -66,13 +66,7 @@ class Scene:
     async def execute(self, *tasks, **more):
         more = {"conditions": (conditions.true("Stored"),)} | more
         clusters = {self.real.name: self.cluster}
-        executor = Executor(
-            clusters,
-            self.fence,
-            manager=MANAGER,
-            recorder=self,
-            now=lambda: NOW,
-        )
+        executor = Executor(clusters, self.fence, manager=MANAGER, recorder=self, now=lambda: NOW)
         decision = Decision(tasks=tasks, **more)
         return await executor.execute(decision, Observed(self.ref, self.live))
 

@@ -169,10 +169,7 @@ async def _as_the_original_leaves_them(here: Side, there: Side) -> None:
     await here.patch({"spec": {"note": "m"}}, "changed")
     await there.patch(
         {
-            "metadata": {
-                "labels": {"crossplane.io/claim-name": "changed"},
-                "finalizers": [HOLD],
-            },
+            "metadata": {"labels": {"crossplane.io/claim-name": "changed"}, "finalizers": [HOLD]},
             "spec": {"resourceRef": {"name": "x"}},
         },
         "changed",

@@ -181,10 +181,7 @@ async def teams(scene: Scene) -> AsyncIterator[dict[str, tuple[End, End]]]:
             await new(scene.app, made, scene.offer.kind, manager="developer")
         for team, name in names.items():
             service = await until(partial(mapping_of, scene, name))
-            found[team] = (
-                End(scene.plane, service, "provider"),
-                End(scene.app, name, "developer"),
-            )
+            found[team] = (End(scene.plane, service, "provider"), End(scene.app, name, "developer"))
         yield found
     finally:
         for team, name in names.items():

@@ -326,9 +326,7 @@ async def crd_of(managed: Managed) -> tuple[str, Any, str]:
     return manifest.uid_of(live), owners, manifest.annotations_of(live)[keys.SPACE_UID]
 
 
-async def test_the_heart_beats_while_the_app_cluster_does_not_say_which_it_is(
-    scene: Scene,
-) -> None:
+async def test_the_heart_beats_while_the_app_cluster_does_not_say_which_it_is(scene: Scene) -> None:
     """The control plane is told that the konnector lives; deletes wait for a fresh look anyway."""
     clock, faults = ForwardClock(), Faults()
 

@@ -70,11 +70,7 @@ def typed(version: dict[str, Any]) -> None:
         "size": {"type": "string"},
         "labels": labels,
         "whole": {**labels, "x-kubernetes-map-type": "atomic"},
-        "words": {
-            "type": "array",
-            "items": {"type": "string"},
-            "x-kubernetes-list-type": "set",
-        },
+        "words": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
         "keyed": {
             "type": "array",
             "items": {"type": "object", "properties": item, "required": ["name"]},

@@ -176,9 +176,7 @@ def before_the_copy_is_read(
     faults.add(read.nth(1), Meanwhile(story), at=BEFORE)
 
 
-async def test_a_copy_that_is_lost_meanwhile_is_not_made_again_past_the_guard(
-    scene: Scene,
-) -> None:
+async def test_a_copy_that_is_lost_meanwhile_is_not_made_again_past_the_guard(scene: Scene) -> None:
     faults, (here, there) = Faults(), sides(scene)
     async with scene.backend(), mortal(scene.app.connection, faults) as made:
         await scene.bound()

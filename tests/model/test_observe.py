@@ -51,11 +51,7 @@ CANARY = "canary-of-a-secret-value"
 
 
 async def test_a_bound_cluster_is_seen_on_both_sides(
-    fleet: Fleet,
-    control_plane: LiveCluster,
-    namespace: str,
-    on_plane: Hand,
-    in_app: Hand,
+    fleet: Fleet, control_plane: LiveCluster, namespace: str, on_plane: Hand, in_app: Hand
 ) -> None:
     wire = WireObjects(control_plane.name, control_plane.cluster, namespace)
     for kind in (api.CLUSTER_BINDING, api.API_SERVICE_EXPORT, api.API_SERVICE_EXPORT_REQUEST):

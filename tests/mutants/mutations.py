@@ -219,10 +219,7 @@ PERMISSION_CLAIMS: Final = (
         r"        and rule\.binding in seen\.living\n",
         "",
         "credentials come to namespaces that use no service",
-        (
-            f"{_UNIT}/test_claimed.py",
-            f"{_UNIT}/test_claimed_content.py",
-        ),
+        (f"{_UNIT}/test_claimed.py", f"{_UNIT}/test_claimed_content.py"),
     ),
     Mutation(
         "own-tokens",
@@ -230,10 +227,7 @@ PERMISSION_CLAIMS: Final = (
         r'manifest\.get_text\(origin, "type"\) in _OF_ONE_CLUSTER\n        or',
         "",
         "tokens of the app cluster go up",
-        (
-            f"{_UNIT}/test_claimed.py",
-            f"{_UNIT}/test_claimed_content.py",
-        ),
+        (f"{_UNIT}/test_claimed.py", f"{_UNIT}/test_claimed_content.py"),
     ),
     _guard(
         "copies-of-another-space",
@@ -295,10 +289,7 @@ PERMISSION_CLAIMS: Final = (
         r"known = seen\.deleted_at == manifest\.resource_version_of\(origin\)",
         "known = False",
         "what a developer deleted comes back although the claim says that it does not",
-        (
-            f"{_UNIT}/test_claimed.py",
-            f"{_UNIT}/test_claimed_content.py",
-        ),
+        (f"{_UNIT}/test_claimed.py", f"{_UNIT}/test_claimed_content.py"),
     ),
     _guard(
         "orphans-go-at-once",

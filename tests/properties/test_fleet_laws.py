@@ -132,9 +132,7 @@ def placeless(fleet):
         [replace(one, origin=None) for one in fleet.control_planes.values()],
         [
             replace(
-                one,
-                origin=None,
-                claims=tuple(replace(claim, origin=None) for claim in one.claims),
+                one, origin=None, claims=tuple(replace(claim, origin=None) for claim in one.claims)
             )
             for one in fleet.units.values()
         ],

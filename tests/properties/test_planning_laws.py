@@ -62,10 +62,7 @@ def test_a_plan_of_what_a_plan_leads_to_is_empty(units):
 
 
 @given(
-    before=bound,
-    after=bound,
-    mode=modes,
-    unseen=st.frozensets(st.sampled_from((*CLUSTERS, "eu"))),
+    before=bound, after=bound, mode=modes, unseen=st.frozensets(st.sampled_from((*CLUSTERS, "eu")))
 )
 def test_nothing_that_was_not_seen_is_ever_touched(before, after, mode, unseen):
     here = applied(before, mode)

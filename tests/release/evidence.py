@@ -69,10 +69,7 @@ def statement(
         "_type": "https://in-toto.io/Statement/v1",
         "subject": _descriptors(digests),
         "predicateType": "https://slsa.dev/provenance/v1",
-        "predicate": {
-            "buildDefinition": definition,
-            "runDetails": {"builder": {"id": builder}},
-        },
+        "predicate": {"buildDefinition": definition, "runDetails": {"builder": {"id": builder}}},
     }
 
 

@@ -55,9 +55,7 @@ def change(cluster, subject, plural, action, reason, *, held=(), fields=()):
 def clusters():
     well = [
         ClusterHealth(
-            f"shop-eu-{number}",
-            "eu",
-            tuple(unit(f"shop-eu-{number}", *one) for one in _CYCLE),
+            f"shop-eu-{number}", "eu", tuple(unit(f"shop-eu-{number}", *one) for one in _CYCLE)
         )
         for number in (2, 3, 4)
     ]
@@ -135,12 +133,7 @@ def waiting():
         fields=(FieldChange("/spec/permissionClaims/0/all", True, False),),
     )
     deleted = change(
-        "shop-eu-1",
-        "backups",
-        "backups",
-        Action.DELETE,
-        "it left the files",
-        held=("max-deletes",),
+        "shop-eu-1", "backups", "backups", Action.DELETE, "it left the files", held=("max-deletes",)
     )
     made = change("shop-us-1", "search", "searchinstances", Action.UNKNOWN, "it was not read")
     return Waiting(

@@ -88,10 +88,7 @@ class AuditLog:
         Of what it wrote after `mark`. Fails as `answers_since` does.
         """
         return [
-            (
-                get_text(event, "objectRef", "namespace"),
-                get_text(event, "objectRef", "resource"),
-            )
+            (get_text(event, "objectRef", "namespace"), get_text(event, "objectRef", "resource"))
             for event in self.answers_since(mark, agent)
             if event["responseStatus"]["code"] == 409
         ]

@@ -42,11 +42,7 @@ def crd_of(kind: Kind, *, status: bool) -> Manifest:
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],
         },
-        "tags": {
-            "type": "array",
-            "items": {"type": "string"},
-            "x-kubernetes-list-type": "set",
-        },
+        "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
         "plain": {"type": "array", "items": {"type": "string"}},
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
         "notes": {"type": "object", "additionalProperties": {"type": "string"}},

@@ -46,10 +46,7 @@ ACB_CONTROL_PLANE: Final = document(
     "ControlPlane", "eu", "{access: {kubeconfigContext: cp}, mode: AppClusterBinding}"
 )
 CLUSTER: Final = document(
-    "Cluster",
-    "shop",
-    "{access: {kubeconfigContext: shop}, controlPlane: eu}",
-    labels="{env: prod}",
+    "Cluster", "shop", "{access: {kubeconfigContext: shop}, controlPlane: eu}", labels="{env: prod}"
 )
 TEMPLATE: Final = document(
     "Template",

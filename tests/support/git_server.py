@@ -21,12 +21,7 @@ from klutchctl.sandbox.credentials import Use
 from klutchctl.sandbox.state import LOOPBACK
 
 _TYPE = "application/x-git-upload-pack"
-_LEVELS: Final = (
-    ConfigLevel.GLOBAL,
-    ConfigLevel.XDG,
-    ConfigLevel.SYSTEM,
-    ConfigLevel.PROGRAMDATA,
-)
+_LEVELS: Final = (ConfigLevel.GLOBAL, ConfigLevel.XDG, ConfigLevel.SYSTEM, ConfigLevel.PROGRAMDATA)
 
 
 @dataclass

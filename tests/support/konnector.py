@@ -63,13 +63,7 @@ async def konnector(
             app = await opened.enter_async_context(RotatingCluster(_faulty(there, faults)))
             kind = await program.discovered_bindings(real, clock)
         made = program.wired(
-            settings,
-            cluster,
-            app,
-            leases=real,
-            kind=kind,
-            clock=clock,
-            in_use=in_use,
+            settings, cluster, app, leases=real, kind=kind, clock=clock, in_use=in_use
         )
         async with working(made.manager):
             yield made

@@ -151,12 +151,7 @@ class End:
     async def make(self, kind: Kind, name: str, **more: Any) -> Manifest:
         """Create an object; `metadata` among `more` is laid over name and namespace."""
         metadata = {"name": name, "namespace": self.namespace, **more.pop("metadata", {})}
-        made = {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "metadata": metadata,
-            **more,
-        }
+        made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **more}
         return await self.live.cluster.create(made, kind, manager=self.writer)
 
     async def make_all(self, kind: Kind, bodies: Mapping[str, Manifest]) -> None:

@@ -23,9 +23,7 @@ def _self_signed() -> tuple[str, str]:
     builder = builder.not_valid_before(start).not_valid_after(start + timedelta(days=2))
     certificate = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     secret = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return certificate.decode(), secret.decode()
 
@@ -45,11 +43,9 @@ def document(
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "dev",
-        "contexts": [
-            {"name": "dev", "context": {"cluster": "c", "user": "u"} | (context or {})},
-        ],
+        "contexts": [{"name": "dev", "context": {"cluster": "c", "user": "u"} | (context or {})}],
         "clusters": [
-            {"name": "c", "cluster": {"server": "https://api.example:6443"} | (cluster or {})},
+            {"name": "c", "cluster": {"server": "https://api.example:6443"} | (cluster or {})}
         ],
         "users": [{"name": "u", "user": {} if user is None else user}],
     } | top

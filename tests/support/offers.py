@@ -117,10 +117,7 @@ async def publish_template(
     claims: Sequence[Manifest] = (CREDENTIALS,),
 ) -> None:
     """Let the backend export a service."""
-    spec: Manifest = {
-        "APIServiceSelector": offer.resource.wire,
-        "permissionClaims": list(claims),
-    }
+    spec: Manifest = {"APIServiceSelector": offer.resource.wire, "permissionClaims": list(claims)}
     kind = API_SERVICE_EXPORT_TEMPLATE
     name = f"{offer.resource.plural}-{offer.group.partition('.')[0]}"
     made = build(kind, name, namespace=namespace, spec=spec)

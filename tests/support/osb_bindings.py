@@ -365,10 +365,7 @@ class World:
         version = manifest.get_text(metadata, "resourceVersion")
         live = self._expect(ref, manifest.get_text(metadata, "uid"), version, moved)
         merged = osb_views.merged(live, body)
-        merged["metadata"] = {
-            **merged["metadata"],
-            "resourceVersion": str(next(self.versions)),
-        }
+        merged["metadata"] = {**merged["metadata"], "resourceVersion": str(next(self.versions))}
         self.objects[ref] = merged
         moved[ref] = (moved.get(ref, (version, ""))[0], merged["metadata"]["resourceVersion"])
         is_held = merged["metadata"].get("finalizers")

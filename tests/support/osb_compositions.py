@@ -133,11 +133,7 @@ class Compositions:
         async with KubeCluster(way or self.plane.connection, agent="klutch-osb") as real:
             cluster = real if faults is None else FaultyCluster(real, faults)
             made = program.wired(
-                settings,
-                cluster,
-                leases=cluster,
-                namespace=HOME,
-                clock=clock or SystemClock(),
+                settings, cluster, leases=cluster, namespace=HOME, clock=clock or SystemClock()
             )
             async with working(made.manager):
                 yield made

@@ -65,11 +65,7 @@ class OsbScene:
         async with KubeCluster(way or self.plane.connection, agent="klutch-osb") as real:
             cluster = real if faults is None else FaultyCluster(real, faults)
             made = program.wired(
-                settings,
-                cluster,
-                leases=cluster,
-                namespace=self.home,
-                clock=clock or SystemClock(),
+                settings, cluster, leases=cluster, namespace=self.home, clock=clock or SystemClock()
             )
             async with working(made.manager):
                 yield made
@@ -227,10 +223,5 @@ def crd_of(kind: Kind, broker: str, marks: Mapping[str, str]) -> Manifest:
             "labels": {keys.OSB_BROKER: broker},
             "annotations": dict(marks),
         },
-        "spec": {
-            "group": kind.group,
-            "names": names,
-            "scope": "Namespaced",
-            "versions": [version],
-        },
+        "spec": {"group": kind.group, "names": names, "scope": "Namespaced", "versions": [version]},
     }

@@ -168,10 +168,7 @@ async def is_unbound(scene: OsbScene) -> bool:
 LIFE: Final[Sequence[Act]] = (
     (lambda scene: scene.claim(parameters={"a": 1}), is_provisioned),
     (lambda scene: scene.bind(parameters={"role": "reader"}), is_bound),
-    (
-        lambda scene: scene.change(INSTANCE, plan="big"),
-        has(plan="big", parameters={"a": 1}),
-    ),
+    (lambda scene: scene.change(INSTANCE, plan="big"), has(plan="big", parameters={"a": 1})),
     (
         lambda scene: scene.change(INSTANCE, parameters={"a": 2}),
         has(plan="big", parameters={"a": 2}),

@@ -103,11 +103,7 @@ def secret_leading_to(
     facts = api.KubeconfigFacts(
         ADDRESS.server, api.ca_digest(ADDRESS.ca), "", space, api.token_digest(f"token of {issuer}")
     )
-    metadata: Manifest = {
-        "name": name,
-        "namespace": names.KLUTCH_NAMESPACE,
-        "labels": labels or {},
-    }
+    metadata: Manifest = {"name": name, "namespace": names.KLUTCH_NAMESPACE, "labels": labels or {}}
     data = {names.KUBECONFIG: api.kubeconfig_value(facts)}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
 

@@ -50,10 +50,7 @@ async def serve(settings, environ, home, *, stop):
 {PROGRAMS[program]}
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n", process.communicate(timeout=60)

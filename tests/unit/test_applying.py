@@ -43,10 +43,7 @@ def asked(answer: bytes | signal.Signals) -> tuple[int, str]:
     """Return the exit status and the output of a program that asks, and gets one answer."""
     terminal, end = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", ASKS],
-        stdin=end,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        [sys.executable, "-c", ASKS], stdin=end, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as program:
         os.close(end)
         assert program.stdout is not None

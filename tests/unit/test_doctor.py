@@ -41,11 +41,7 @@ CASES = {
     "a warning": ((examination(CLOCK),), 0, 0),
     "a problem": ((examination(CRDS),), 6, 6),
     "one of two not readable": ((examination(FINE), GONE), 5, 0),
-    "a problem, and one not readable": (
-        (examination(CRDS), GONE),
-        6,
-        6,
-    ),
+    "a problem, and one not readable": ((examination(CRDS), GONE), 6, 6),
     "none readable": ((GONE,), 1, 1),
     "rights that a plan needs": ((examination(FINE), examination(RIGHTS, readable=False)), 5, 0),
 }

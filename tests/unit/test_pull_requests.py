@@ -67,10 +67,7 @@ REFUSED = {
     "a ref that is not there": (["repo", "--ref", "nope"], "'nope' is not in the repository"),
     "a revision": (["repo", "--ref", "HEAD~1"], "'HEAD~1' is not in the repository"),
     "a base that is not there": (["repo", "--base", "nope"], "'nope' is not in the repository"),
-    "a base without a fleet": (
-        ["repo", "--base", "bare"],
-        "there is no folder 'repo' in commit",
-    ),
+    "a base without a fleet": (["repo", "--base", "bare"], "there is no folder 'repo' in commit"),
     "a base that is invalid": (["repo", "--base", "broken"], "--base broken: invalid itself"),
     "a base with too little": (["repo", "--base", "empty"], "--base empty: invalid itself"),
 }

@@ -34,12 +34,7 @@ CASES = {
     "Degraded": ((of(State.DEGRADED),), (), 9, 9),
     "a silent konnector": ((of(State.UNKNOWN),), (), 9, 9),
     "what left the files is not asked for": ((of(State.DEGRADED, leaving=True),), (), 0, 0),
-    "held back, without any unit": (
-        (ClusterHealth("shop", "eu", state=State.DEGRADED),),
-        (),
-        9,
-        9,
-    ),
+    "held back, without any unit": ((ClusterHealth("shop", "eu", state=State.DEGRADED),), (), 9, 9),
     "suspended is meant": ((of(State.SUSPENDED, whole=State.SUSPENDED),), (), 0, 0),
     "released is meant": ((ClusterHealth("shop", "eu", state=State.RELEASED),), (), 0, 0),
     "one of two not read": ((READ, NOT_READ), (UNREAD,), 5, 0),

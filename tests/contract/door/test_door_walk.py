@@ -79,10 +79,7 @@ ROUTES = {
     ),
     "a state of nobody": ("GET", "/callback?code=abc&state=abc", 400, TEXT, None),
     # F12: the original says 500.
-    "no session": (
-        *("GET", "/bind?s=abc&resource=databases&group=shop.example", 401, TEXT),
-        None,
-    ),
+    "no session": (*("GET", "/bind?s=abc&resource=databases&group=shop.example", 401, TEXT), None),
     # The original shows what there is to all the world.
     "cards without a session": ("GET", "/resources?s=abc", 200, "text/html", None),
 }

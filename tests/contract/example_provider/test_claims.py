@@ -199,10 +199,7 @@ CHANGES = {
         "smaller",
     ),
     "nor to small": (*plans("postgresql-single-medium", "postgresql-single-small"), "smaller"),
-    "nor by two": (
-        *plans("postgresql-single-big", "postgresql-single-small"),
-        "smaller",
-    ),
+    "nor by two": (*plans("postgresql-single-big", "postgresql-single-small"), "smaller"),
     "nor to medium": (*plans("postgresql-single-big", "postgresql-single-medium"), "smaller"),
     "nor lose its replicas": (
         *plans("postgresql-replica-small", "postgresql-single-medium"),

@@ -258,9 +258,7 @@ SLOW_CASES = {
         " the budget of 28 days is gone within five days.",
     ),
     "units that are suspended are not wanted": Case(
-        "UnitsNotReady",
-        {units("Ready"): "200x71 0x40", units("Suspended"): "0x71 200x40"},
-        "18h",
+        "UnitsNotReady", {units("Ready"): "200x71 0x40", units("Suspended"): "0x71 200x40"}, "18h"
     ),
 }
 ALERTS = {rule["alert"] for rule in prometheus.alerts()}

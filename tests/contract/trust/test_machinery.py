@@ -20,15 +20,7 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector_crds import crd_of
 from tests.support.konnector_scenes import Story, story
-from tests.support.policed import (
-    REFUSED,
-    Attempt,
-    answers,
-    applied,
-    enforced,
-    merged,
-    user_of,
-)
+from tests.support.policed import REFUSED, Attempt, answers, applied, enforced, merged, user_of
 from tests.support.settled import settled
 
 READS = ("get", "list", "watch")

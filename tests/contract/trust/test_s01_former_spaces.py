@@ -108,10 +108,7 @@ async def test_another_app_cluster_binding_with_the_name_of_a_space(
 ) -> None:
     """`a/b-c` had the space that `a-b/c` names now, while it is there, and when it is gone."""
     cluster, team = control_plane.cluster, f"{namespace}-b"
-    async with (
-        offered(cluster, namespace=namespace) as offer,
-        backend(control_plane.connection),
-    ):
+    async with offered(cluster, namespace=namespace) as offer, backend(control_plane.connection):
         name = names.app_cluster_binding_space(team, "shop")
         space = Space(cluster, name, offer)
         victim = Ref(cluster.name, APP_CLUSTER_BINDING, namespace, "b-shop")

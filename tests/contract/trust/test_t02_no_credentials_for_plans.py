@@ -45,10 +45,7 @@ async def planner(scene, folder):
     async with AsyncExitStack() as stack:
         tokens = {
             live: await stack.enter_async_context(role_holder(live, fleet, Task.PLAN, side))
-            for live, side in (
-                (scene.plane, Side.CONTROL_PLANE),
-                (scene.app, Side.APP_CLUSTER),
-            )
+            for live, side in ((scene.plane, Side.CONTROL_PLANE), (scene.app, Side.APP_CLUSTER))
         }
         scene.kubeconfig = kubeconfig(folder, tokens)
         account = rights.account(fleet.name, Task.PLAN)

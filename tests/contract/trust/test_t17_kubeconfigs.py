@@ -63,11 +63,7 @@ SERVERS = {
 
 @pytest.mark.parametrize("server", SERVERS)
 async def test_a_cluster_whose_secret_leads_to_a_metadata_service_is_unseen(
-    fleet: Fleet,
-    control_plane: LiveCluster,
-    app_cluster: LiveCluster,
-    on_plane: Hand,
-    server: str,
+    fleet: Fleet, control_plane: LiveCluster, app_cluster: LiveCluster, on_plane: Hand, server: str
 ) -> None:
     with contextlib.suppress(AlreadyExists):  # others need it too, so it stays
         await control_plane.cluster.create(build(NAMESPACE, BIND), NAMESPACE, manager="tests")

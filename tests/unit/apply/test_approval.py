@@ -142,12 +142,7 @@ MATCHES = {
         [],
         [("b", Status.HELD)],
     ),
-    "a noop is nothing to approve": (
-        plan(replace(BOUND, action=Action.NOOP)),
-        plan(BOUND),
-        [],
-        [],
-    ),
+    "a noop is nothing to approve": (plan(replace(BOUND, action=Action.NOOP)), plan(BOUND), [], []),
 }
 
 

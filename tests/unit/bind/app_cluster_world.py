@@ -265,11 +265,7 @@ class World:
         kept = {key: live["metadata"][key] for key in ("uid",)} if live else {}
         # A server leaves out what identifies the object.
         owned = {"metadata": {"labels": metadata["labels"]}, "spec": manifest["spec"]}
-        entry = {
-            "manager": keys.MANAGER_BACKEND,
-            "operation": "Apply",
-            "fieldsV1": fields(owned),
-        }
+        entry = {"manager": keys.MANAGER_BACKEND, "operation": "Apply", "fieldsV1": fields(owned)}
         known = {**metadata, **kept, "managedFields": [entry]}
         self.put(kind, {**(live or {}), **manifest, "metadata": known})
 

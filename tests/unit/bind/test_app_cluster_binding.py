@@ -306,10 +306,7 @@ def test_a_space_keeps_the_name_of_its_secret():
 
 
 LETTERS = "a" * 50
-NAMED = {
-    "too long": LETTERS,
-    "with a dot": "shop.example",
-}
+NAMED = {"too long": LETTERS, "with a dot": "shop.example"}
 
 
 @pytest.mark.parametrize("name", NAMED.values(), ids=NAMED)

@@ -228,10 +228,7 @@ def test_an_export_that_is_not_seen_yet_is_looked_for_again():
 
 def test_two_templates_of_one_name_ask_one_after_the_other():
     world = World(spec={"apiExports": [DATABASES, QUEUES]})
-    world.put(
-        api.API_SERVICE_EXPORT_TEMPLATE,
-        template(QUEUES, name="databases", namespace="zoo"),
-    )
+    world.put(api.API_SERVICE_EXPORT_TEMPLATE, template(QUEUES, name="databases", namespace="zoo"))
     world.serve()
     assert asked(world) == "databases"
     world.put(api.API_SERVICE_EXPORT, export())

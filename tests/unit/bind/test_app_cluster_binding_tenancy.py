@@ -32,11 +32,7 @@ def held(*objects: tuple[Kind, Any], labels: Any = None, annotations: Any = None
 BY_KLUTCHCTL = inside(
     NAMED,
     spec={
-        "kubeconfigSecretRef": {
-            "name": "shop-kubeconfig",
-            "key": "kubeconfig",
-            "namespace": SPACE,
-        }
+        "kubeconfigSecretRef": {"name": "shop-kubeconfig", "key": "kubeconfig", "namespace": SPACE}
     },
 )
 USABLE = {

@@ -255,10 +255,7 @@ def test_service_namespaces(capture, live):
     assert [alike(one) for one in made.values()] == [alike(one) for one in held.values() if one]
 
     stamped = m.put(
-        held["namespace"],
-        m.annotations_of(held["namespace"]) | ours,
-        "metadata",
-        "annotations",
+        held["namespace"], m.annotations_of(held["namespace"]) | ours, "metadata", "annotations"
     )
     seen = Seen(
         CONTROL_PLANE, **facts, namespaces=[stamped], role_bindings=[held["role_binding"] or {}]

@@ -49,10 +49,7 @@ def identity(subject: str, cluster: str = "c1", issuer: str = ISSUER) -> dict[st
 
 
 def of_author(author: str) -> Any:
-    labels = {
-        keys.APP_CLUSTER_BINDING_NAMESPACE: author,
-        keys.APP_CLUSTER_BINDING_NAME: "orders",
-    }
+    labels = {keys.APP_CLUSTER_BINDING_NAMESPACE: author, keys.APP_CLUSTER_BINDING_NAME: "orders"}
     return {"metadata": {"name": names.CLUSTER_BINDING, "namespace": "s1", "labels": labels}}
 
 

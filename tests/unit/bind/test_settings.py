@@ -30,10 +30,7 @@ GIVEN = {
     ),
     "an empty kubeconfig is none": (("--kubeconfig=",), Settings()),
     "seconds": (("--export-grace", "90"), Settings(export_grace=timedelta(seconds=90))),
-    "where probes are served": (
-        ("--probe-address=[::1]:8081",),
-        Settings(probes=("::1", 8081)),
-    ),
+    "where probes are served": (("--probe-address=[::1]:8081",), Settings(probes=("::1", 8081))),
     "where kubeconfigs may not lead, but for": (
         ("--deny-networks=10.0.0.0/8", "--allow-networks=10.1.0.0/16,10.2.0.0/16"),
         Settings(networks=of_flags(["10.1.0.0/16,10.2.0.0/16"], ["10.0.0.0/8"], in_cluster=False)),
@@ -76,10 +73,7 @@ OPENED = {
         ("--listen-ip=0.0.0.0", "--listen-port=9000"),
         {"listen": ("0.0.0.0", 9000)},
     ),
-    "TLS": (
-        ("--tls-cert-file=a", "--tls-key-file=b"),
-        {"tls": (Path("a"), Path("b"))},
-    ),
+    "TLS": (("--tls-cert-file=a", "--tls-key-file=b"), {"tls": (Path("a"), Path("b"))}),
     "another public URL": (
         ("--public-url=https://door.example/", "--oidc-authorize-url=https://c.example/a"),
         {"public": "https://door.example", "authorize": "https://c.example/a"},

@@ -65,8 +65,7 @@ def test_flags_answer_without_a_question(claims, accept, states):
 
 
 @pytest.mark.parametrize(
-    ("claims", "rejected"),
-    [(Claims.REQUIRED, ["configmaps"]), (Claims.ALL, []), (Claims.ASK, [])],
+    ("claims", "rejected"), [(Claims.REQUIRED, ["configmaps"]), (Claims.ALL, []), (Claims.ASK, [])]
 )
 def test_what_a_flag_rejects_is_named_since_nobody_was_asked(claims, rejected):
     answers = Answers(claims, (), ask=print, read=lambda _: "yes\n")
@@ -145,10 +144,7 @@ OPENINGS = [
     ({**CONFIG_MAP, "selector": {"namespaces": ["klutch-bind"]}}, ["configmaps in klutch-bind"]),
     (OF_APPS, ["secrets of applications"]),
     ({**SECRETS, "autoAdopt": True}, ["secrets of applications"]),
-    (
-        BOTH,
-        ["secrets in klutch-bind", "secrets in kube-system", "secrets of applications"],
-    ),
+    (BOTH, ["secrets in klutch-bind", "secrets in kube-system", "secrets of applications"]),
 ]
 
 

@@ -56,10 +56,7 @@ def test_a_secret_with_this_very_kubeconfig_is_kept():
 
 
 def test_a_secret_of_the_space_gets_the_new_credential_alone_unless_it_changed():
-    patch = {
-        "metadata": {"resourceVersion": "7"},
-        "data": {"kubeconfig": objects.encoded(CONTENT)},
-    }
+    patch = {"metadata": {"resourceVersion": "7"}, "data": {"kubeconfig": objects.encoded(CONTENT)}}
     found = step(objects.secret("kubeconfig-aaaaa", RENEWED))
     assert found == SecretStep("kubeconfig-aaaaa", patch)
 

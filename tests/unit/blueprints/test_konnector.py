@@ -102,10 +102,7 @@ CONFINED = {
         ("startupProbe", "livenessProbe", "resources"),
     ),
     # Who looks elsewhere for one probe has moved all of them.
-    "a probe": (
-        {"readinessProbe": {"httpGet": {"port": 9090}}},
-        ("resources", "securityContext"),
-    ),
+    "a probe": ({"readinessProbe": {"httpGet": {"port": 9090}}}, ("resources", "securityContext")),
 }
 
 
@@ -168,10 +165,7 @@ OVERRIDES = {
     "resources": {"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m"}},
     "securityContext": {"allowPrivilegeEscalation": False, "runAsNonRoot": True},
 }
-RECORDED_AS = {
-    "without overrides": ({}, PLAIN),
-    "with overrides": (OVERRIDES, OVERRIDDEN),
-}
+RECORDED_AS = {"without overrides": ({}, PLAIN), "with overrides": (OVERRIDES, OVERRIDDEN)}
 
 
 def in_space(**overrides):

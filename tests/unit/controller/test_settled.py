@@ -153,10 +153,7 @@ async def test_views_are_not_listed_while_there_is_work(scene):
 async def ask(scene):
     """Ask over HTTP; return the status and the text."""
     probe = SettledProbe(scene.manager.settled)
-    with health_server.served(("127.0.0.1", 0), settled=probe) as (
-        host,
-        port,
-    ):
+    with health_server.served(("127.0.0.1", 0), settled=probe) as (host, port):
 
         def get(query=""):
             try:

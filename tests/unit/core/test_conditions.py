@@ -76,11 +76,7 @@ SETS = {
         [yes("A")],
     ),
     "a held one without a time gets now": ([yes("A", "")], yes("A"), [yes("A", STAMP)]),
-    "True carries no reason or severity": (
-        [],
-        Condition("A", TRUE, ERROR, "R"),
-        [yes("A", STAMP)],
-    ),
+    "True carries no reason or severity": ([], Condition("A", TRUE, ERROR, "R"), [yes("A", STAMP)]),
     "it may carry a message": (
         [],
         Condition("A", TRUE, message="m"),

@@ -91,11 +91,7 @@ TAKEOVERS = {
         ("konnector",),
         patch(entry("konnector", "Apply", data("a")), entry("us", "Apply", data("b"))),
     ),
-    "a predecessor not named stays": (
-        live(entry("konnector", "Update", data("a"))),
-        (),
-        None,
-    ),
+    "a predecessor not named stays": (live(entry("konnector", "Update", data("a"))), (), None),
 }
 
 

@@ -73,11 +73,7 @@ def request(*claims):
 
 def deployment(*containers, field="containers"):
     pod = {field: list(containers)}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "spec": {"template": {"spec": pod}},
-    }
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {"spec": pod}}}
 
 
 def container(name="konnector", **fields):
@@ -253,10 +249,7 @@ DIFFERENT = {
         binding(claim()),
     ),
     "a claim too many": (binding(claim(), claim(resource="pods")), binding(claim())),
-    "another image": (
-        deployment(container(image="x")),
-        deployment(container(image="y")),
-    ),
+    "another image": (deployment(container(image="x")), deployment(container(image="y"))),
     "an absent container": (deployment(container("a")), deployment(container("b"))),
     "another variable": (
         deployment(container(env=[env("A", "1")])),
@@ -296,8 +289,7 @@ def test_different(live, stated):
 
 
 @pytest.mark.parametrize(
-    "manifest",
-    [side for pair in (*SAME.values(), *DIFFERENT.values()) for side in pair],
+    "manifest", [side for pair in (*SAME.values(), *DIFFERENT.values()) for side in pair]
 )
 def test_twice_is_once(manifest):
     once = normalize(manifest)

@@ -52,9 +52,7 @@ def test_kinds_differ_by_version():
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [each for each in vars(refs).values() if isinstance(each, Kind)],
-    ids=str,
+    "kind", [each for each in vars(refs).values() if isinstance(each, Kind)], ids=str
 )
 def test_well_known_kinds_are_plural_in_lower_case(kind):
     assert kind.plural == (kind.kind.lower() + "s").replace("ys", "ies")

@@ -124,10 +124,7 @@ REFUSED = {
     "what is too large": (b"a: canary" + b" " * (1 << 20), "f: larger than"),
     "what is too deep": (b"a: " + b"[" * 100 + b"canary", "f:1:67: nested deeper than 64"),
     "a bomb of brackets": (b"[" * (1 << 20), "f:1:65: nested deeper than 64"),
-    "a bomb of aliases": (
-        b"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\n",
-        "f:2:8: aliases",
-    ),
+    "a bomb of aliases": (b"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\n", "f:2:8: aliases"),
 }
 
 

@@ -111,10 +111,7 @@ async def test_a_plan_reads_what_the_table_says_and_nothing_else(fleet):
     more = Questions(in_use=frozenset({("shop", SERVICE)}), bodies=bodies)
     await answer(fleet, live, clusters, more)
     await survey(fleet, clusters, now=lambda: datetime.now(UTC))  # as `klutchctl status` does
-    for recorder, side in (
-        (clusters.plane, Side.CONTROL_PLANE),
-        (clusters.apps, Side.APP_CLUSTER),
-    ):
+    for recorder, side in ((clusters.plane, Side.CONTROL_PLANE), (clusters.apps, Side.APP_CLUSTER)):
         table = rights.needed(Task.PLAN, side, rights.scope_of_fleet(fleet))
         asked = {as_granted(one, table) for one in recorder.asked}
         # Who may plan gets no right on Secrets: an access by one is for the operator to give.

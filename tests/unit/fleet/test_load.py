@@ -240,10 +240,7 @@ NAMESPACE_CEILINGS = {
 )
 def test_namespaces_of_the_cluster_itself_are_in_a_ceiling_that_names_them(most, asked, within):
     template = TEMPLATE.replace("names: [a, b]", f"names: ['*'], namespaces: [{most}]")
-    changes = {
-        "templates/pg.yaml": template,
-        **db(f"claims: [{{{CLAIM}, namespaces: [{asked}]}}]"),
-    }
+    changes = {"templates/pg.yaml": template, **db(f"claims: [{{{CLAIM}, namespaces: [{asked}]}}]")}
     problems = load(tree(changes))[1]
     assert [one.code for one in problems] == ([] if within else ["claim-outside-ceiling"])
 

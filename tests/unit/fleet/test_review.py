@@ -53,11 +53,7 @@ DENIED = {
     ),
     "a Policy beside it that allows everything": (
         {"policies/p.yaml": POLICY},
-        {
-            "policies/p.yaml": POLICY,
-            "policies/q.yaml": ALLOWS_X.replace("team", "own"),
-            **ASKED,
-        },
+        {"policies/p.yaml": POLICY, "policies/q.yaml": ALLOWS_X.replace("team", "own"), **ASKED},
         ["bindings/x.yaml policy-denied"],
     ),
     "a Policy that is no longer included": (

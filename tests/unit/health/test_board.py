@@ -272,10 +272,7 @@ def later(minutes):
     return NOW + timedelta(minutes=minutes)
 
 
-MEMORY = {
-    "it was Ready": (healthy, State.READY),
-    "it was Degraded": (applied, State.DEGRADED),
-}
+MEMORY = {"it was Ready": (healthy, State.READY), "it was Degraded": (applied, State.DEGRADED)}
 
 
 @pytest.mark.parametrize(("world", "last"), MEMORY.values(), ids=MEMORY.keys())

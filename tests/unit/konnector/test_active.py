@@ -101,10 +101,7 @@ class Space:
 
     def say(self, said: tuple[Condition, ...]) -> None:
         for one in said:
-            before, self.stands = (
-                self.stands,
-                conditions.set_condition(self.stands, one, now=NOW),
-            )
+            before, self.stands = (self.stands, conditions.set_condition(self.stands, one, now=NOW))
             self.writes += before != self.stands
 
 

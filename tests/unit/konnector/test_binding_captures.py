@@ -221,11 +221,7 @@ def test_exports_that_nobody_binds_say_so_as_the_original_did(capture, live):
     shown_now = shown(
         patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, space_decide.export_status(look, now=NOW))
     )
-    common = {
-        "status": "False",
-        "severity": "Info",
-        "message": "No APIServiceBinding exists.",
-    }
+    common = {"status": "False", "severity": "Info", "message": "No APIServiceBinding exists."}
     not_found = {"reason": "APIServiceBindingNotFound", **common}
     assert shown_now == shown(live["status"]) | {
         "Ready": {"type": "Ready", **not_found},

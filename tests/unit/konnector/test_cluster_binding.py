@@ -274,10 +274,7 @@ def test_a_copy_bears_no_uid_that_is_not_known():
 
 
 MIRRORED = {
-    "a new one that works": (
-        seen(source=source(NEW), verdict=""),
-        {"kubeconfig": encoded(NEW)},
-    ),
+    "a new one that works": (seen(source=source(NEW), verdict=""), {"kubeconfig": encoded(NEW)}),
     "a copy that somebody broke": (seen(BROKEN), {"kubeconfig": encoded(LAST)}),
     "keys beside it": (
         seen(targets={PLACE: target(LAST, stale="eA==")}, source=source(fresh="eQ==")),

@@ -72,11 +72,7 @@ def failed(kind: Any, status: int = 0) -> ClusterError:
     return error
 
 
-ANSWERS = [
-    None,
-    failed(Forbidden, 403),
-    failed(Unreachable, 429),
-]
+ANSWERS = [None, failed(Forbidden, 403), failed(Unreachable, 429)]
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)

@@ -190,10 +190,7 @@ def test_a_claim_that_waits_is_looked_at_again():
 
 
 def test_a_guard_against_recreation_lets_new_claims_through():
-    assert reported(look(claim({}), None, creates_held="Why.")) == [
-        "hold claim",
-        "create copy",
-    ]
+    assert reported(look(claim({}), None, creates_held="Why.")) == ["hold claim", "create copy"]
 
 
 def test_a_guard_against_deletion_lets_a_claim_go_that_has_no_copy():
@@ -231,10 +228,7 @@ def test_a_claim_is_held_before_and_marked_after_its_copy_is_made():
     first = step_of(look(claim(FRESH), None), Patch)
     last = step_of(look(claim({"finalizers": [SYNCER]}), made_for("uid-dev")), Patch)
     identity = {"uid": "uid-dev", "resourceVersion": "7"}
-    assert first.body["metadata"] == {
-        **identity,
-        "finalizers": ["somebody.example/x", SYNCER],
-    }
+    assert first.body["metadata"] == {**identity, "finalizers": ["somebody.example/x", SYNCER]}
     marks = {BOUND: "true", CLAIM_UID: "uid-dev"}
     assert last.body["metadata"] == {**identity, "annotations": marks}
 

@@ -73,9 +73,7 @@ GIVEN = {
     "switches of logging need no value": (
         ("--log-json-split-stream", "--log-text-split-stream", "--lease-name=x"),
         replace(
-            PLAIN,
-            lease_name="x",
-            unserved=("--log-json-split-stream", "--log-text-split-stream"),
+            PLAIN, lease_name="x", unserved=("--log-json-split-stream", "--log-text-split-stream")
         ),
     ),
     "flags of a mode that is off": (

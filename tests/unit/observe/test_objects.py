@@ -52,9 +52,7 @@ def config(*, cluster: Any = None, user: Any = None, **top: Any) -> str:
 FACTS = api.KubeconfigFacts("https://cp.example", "", "", "s", api.token_digest(TOKEN))
 KUBECONFIGS: Mapping[str, tuple[str, api.KubeconfigFacts | None]] = {
     "all that is compared": (
-        config(
-            cluster={"certificate-authority-data": b64(CA), "tls-server-name": "api.example"},
-        ),
+        config(cluster={"certificate-authority-data": b64(CA), "tls-server-name": "api.example"}),
         api.KubeconfigFacts(
             "https://cp.example", api.ca_digest(CA), "api.example", "s", api.token_digest(TOKEN)
         ),

@@ -24,11 +24,7 @@ from tests.support import fleets
 DIRECT, OTHER = fleets.control_plane("eu"), fleets.control_plane("us")
 MANY = [f"app-{number:02}" for number in range(80)]
 LARGE = fleets.fleet(
-    control_planes=[
-        DIRECT,
-        OTHER,
-        fleets.control_plane("whole", mode=Mode.APP_CLUSTER_BINDING),
-    ],
+    control_planes=[DIRECT, OTHER, fleets.control_plane("whole", mode=Mode.APP_CLUSTER_BINDING)],
     clusters=[
         *(fleets.app_cluster(name) for name in MANY),
         fleets.app_cluster("alone", "us"),

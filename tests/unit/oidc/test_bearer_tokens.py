@@ -25,10 +25,7 @@ REFUSED = {
     "valid in 31 s": ({"nbf": NOW + 31}, "early"),
     "issued in 31 s": ({"iat": NOW + 31}, "early"),
     "lives 24 hours and a second": ({"exp": NOW + DAY + 1}, "life"),
-    "lives 24 hours and a second, is near its end": (
-        {"iat": NOW - DAY, "exp": NOW + 1},
-        "life",
-    ),
+    "lives 24 hours and a second, is near its end": ({"iat": NOW - DAY, "exp": NOW + 1}, "life"),
     "says not when it was issued, lives for 25 hours": ({"iat": None, "exp": NOW + 90_000}, "life"),
     "no subject": ({"sub": None}, "subject"),
     "an empty subject": ({"sub": ""}, "subject"),

@@ -55,11 +55,7 @@ def bind(fault: Fault, count: int, **span: float) -> World:
 
 
 @pytest.mark.parametrize(
-    ("fault", "at"),
-    [
-        (osb_faults.says(429), [0, 2, 6, 14]),
-        (osb_faults.busy(), [0, 60, 120, 180]),
-    ],
+    ("fault", "at"), [(osb_faults.says(429), [0, 2, 6, 14]), (osb_faults.busy(), [0, 60, 120, 180])]
 )
 def test_a_put_that_surely_did_nothing_is_made_again_and_nothing_is_undone(
     fault: Fault, at: list[float]
@@ -237,8 +233,7 @@ def read(fault: Fault, count: int, **span: float) -> World:
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [HANG, NO_JSON, osb_faults.says(500), osb_faults.refuses(404), osb_faults.refuses(400)],
+    "fault", [HANG, NO_JSON, osb_faults.says(500), osb_faults.refuses(404), osb_faults.refuses(400)]
 )
 def test_credentials_are_read_again_where_they_did_not_come(fault: Fault) -> None:
     world = read(fault, 3, minutes=3)

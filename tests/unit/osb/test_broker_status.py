@@ -38,12 +38,7 @@ def test_a_broker_that_is_well_says_so():
     ("state", "name", "reason", "words"),
     [
         (replace(WELL, fault="it does not answer"), "Reachable", "Unreachable", "not answer"),
-        (
-            replace(WELL, catalogue=None, problem="HTTP 500"),
-            "Reachable",
-            "Unreachable",
-            "HTTP 500",
-        ),
+        (replace(WELL, catalogue=None, problem="HTTP 500"), "Reachable", "Unreachable", "HTTP 500"),
         (replace(WELL, catalogue=None), "CatalogInSync", "NotRead", "not read yet"),
         (replace(WELL, problem="it offers nothing"), "CatalogInSync", "NotRead", "last good one"),
         (

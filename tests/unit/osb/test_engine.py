@@ -112,8 +112,7 @@ def test_an_answer_means_what_the_specification_says(row, call, status, body, mo
 
 
 @pytest.mark.parametrize(
-    ("row", "lost"),
-    [("making", Move.FORGET), ("binding", Move.MITIGATE), ("changing", Move.FAIL)],
+    ("row", "lost"), [("making", Move.FORGET), ("binding", Move.MITIGATE), ("changing", Move.FAIL)]
 )
 def test_an_operation_that_is_not_known_is_given_up_at_the_third_answer(row, lost):
     unknown = outcomes.Absent(is_json=True)

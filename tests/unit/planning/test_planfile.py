@@ -42,7 +42,7 @@ PLAN = planfile.identified(
 SAME_ID = {
     "another reason why a cluster is unseen": replace(
         PLAN, unseen=(UnseenCluster("edge", "connection reset", ""),)
-    ),
+    )
 }
 OTHER_ID = {
     "another commit": replace(PLAN, revision="def+dirty"),

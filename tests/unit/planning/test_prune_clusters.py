@@ -160,8 +160,7 @@ def test_a_cluster_that_left_two_spaces_is_let_go_by_a_person():
 
 
 @pytest.mark.parametrize(
-    ("requested", "whole"),
-    [("postgresqlinstances", Action.DELETE), ("searches", Action.BLOCKED)],
+    ("requested", "whole"), [("postgresqlinstances", Action.DELETE), ("searches", Action.BLOCKED)]
 )
 def test_a_request_by_another_name_stays_only_if_its_service_does(requested, whole):
     """The backend names its requests after the AppClusterBinding."""

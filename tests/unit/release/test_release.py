@@ -128,14 +128,7 @@ def images(tmp_path_factory):
 def released(output, images, **changes):
     command = [sys.executable, "-m", "tests.release", f"--output={output}", f"--images={images}"]
     command += ["--without-plugins"]
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        **changes,
-    )
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, **changes)
 
 
 @pytest.fixture(scope="module")

@@ -77,15 +77,7 @@ def foreign(*claims, clusters=("shop",)):
             }
             here.objects(where).append({**one, "metadata": bare})
     for name in clusters if claims else ():
-        change(
-            here,
-            name,
-            API_SERVICE_BINDING,
-            POSTGRES,
-            list(claims),
-            "spec",
-            "permissionClaims",
-        )
+        change(here, name, API_SERVICE_BINDING, POSTGRES, list(claims), "spec", "permissionClaims")
     return here
 
 
@@ -121,10 +113,7 @@ def test_claims_are_said_as_they_are_live(wire, said):
 
 
 LEFT = {
-    "a claim of nobody": (
-        [{**DOWN, "selector": {}}],
-        "names no owner",
-    ),
+    "a claim of nobody": ([{**DOWN, "selector": {}}], "names no owner"),
     "a claim by fields": (
         [{**DOWN, "selector": {"owner": "Provider", "fieldSelectors": ["type=x"]}}],
         "selects by fields",

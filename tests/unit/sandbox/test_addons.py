@@ -26,10 +26,7 @@ from reconciler.core.refs import GroupResource
 from tests.support.worlds import template
 
 LAYOUT = Layout(Path("/state/box"))
-MEMBERS = (
-    Member("eu", Role.CONTROL_PLANE, 20003),
-    Member("shop", Role.APP_CLUSTER, 20004),
-)
+MEMBERS = (Member("eu", Role.CONTROL_PLANE, 20003), Member("shop", Role.APP_CLUSTER, 20004))
 MORE = Member("late", Role.APP_CLUSTER, 20005)
 BARE = State(20001, 20002, MEMBERS)
 SUITE = Suite(

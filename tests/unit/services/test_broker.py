@@ -38,10 +38,7 @@ def refusal_of(decide, *arguments):
     return refused.value.status, refused.value.code
 
 
-SAME = {
-    "one that is there": MADE,
-    "one that is being made": BEING_MADE,
-}
+SAME = {"one that is there": MADE, "one that is being made": BEING_MADE}
 REFUSED = {
     "another plan of the same id": (MADE, asked(plan=BIG), (409, "")),
     "other parameters of the same id": (MADE, asked(parameters={}), (409, "")),

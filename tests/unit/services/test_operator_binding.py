@@ -65,10 +65,7 @@ CASES = {
         seen(NEW, served=instance(phase="Failed"), role=None, found=None),
         waits("InstanceNotReady"),
     ),
-    "what was bound says so, and stays": (
-        seen(served=None),
-        waits("InstanceNotReady", ""),
-    ),
+    "what was bound says so, and stays": (seen(served=None), waits("InstanceNotReady", "")),
     "an instance that goes takes no new one": (
         seen(
             binding(held=False),
@@ -92,10 +89,7 @@ CASES = {
     "a password that was edited counts for nothing": (seen(found=secret("guessed")), RENEWED),
     "one that is no text, too": (seen(found=secret() | {"data": {"password": "//8="}}), RENEWED),
     "a new value asks for a rotation": (seen(rotating("2", phase="Ready")), RENEWED),
-    "each value for one": (
-        seen(rotating("2", phase="Ready"), found=secret(rotation="2")),
-        STAYS,
-    ),
+    "each value for one": (seen(rotating("2", phase="Ready"), found=secret(rotation="2")), STAYS),
     "another value for another": (
         seen(rotating("3", phase="Ready"), found=secret(rotation="2")),
         RENEWED,
@@ -166,10 +160,7 @@ def test_a_name_may_be_chosen():
 
 
 def test_who_had_the_role_before_is_out_before_it_is_made_anew():
-    assert decide(seen(role=ELSEWHERE)).works == (
-        ShutOut(LOGIN),
-        LetIn(LOGIN, DATABASE, FRESH),
-    )
+    assert decide(seen(role=ELSEWHERE)).works == (ShutOut(LOGIN), LetIn(LOGIN, DATABASE, FRESH))
 
 
 def test_nothing_that_is_printed_shows_a_password():

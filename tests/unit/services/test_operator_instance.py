@@ -67,10 +67,7 @@ CASES = {
         seen(leaving("Retain"), exists=True, holders=["web"]),
         ([], ["release Postgresql"], "", {}),
     ),
-    "one that others hold is none of our business": (
-        seen(leaving(held=False)),
-        ([], [], "", {}),
-    ),
+    "one that others hold is none of our business": (seen(leaving(held=False)), ([], [], "", {})),
 }
 
 

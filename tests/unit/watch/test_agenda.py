@@ -21,10 +21,7 @@ SHOP, CAFE = frozenset({"shop"}), frozenset({"cafe"})
 TERMS = Terms(interval=300.0, first_retry=2.0)
 
 DUE = {
-    "the start is a look at everything": (
-        Agenda(everything_at=10),
-        Task(Trigger.SOURCE, None),
-    ),
+    "the start is a look at everything": (Agenda(everything_at=10), Task(Trigger.SOURCE, None)),
     "nothing": (Agenda(everything_at=20, changed=NOTHING), None),
     "the files alone": (Agenda(everything_at=20, changed=SHOP), Task(Trigger.SOURCE, SHOP)),
     "the files, and all that is pending, held or not": (
@@ -126,10 +123,7 @@ LEFT = {
         report(unseen=[UnseenCluster("shop", ""), UnseenCluster("control-plane/eu", "")]),
         Left(again=SHOP),
     ),
-    "the lock was lost": (
-        report(("shop", Status.DONE), lock_lost=True),
-        Left(again=SHOP | CAFE),
-    ),
+    "the lock was lost": (report(("shop", Status.DONE), lock_lost=True), Left(again=SHOP | CAFE)),
 }
 
 

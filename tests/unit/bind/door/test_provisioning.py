@@ -184,12 +184,7 @@ def test_what_is_bound_is_noted_before_anything_else(
 
 def test_a_space_fills_one_thing_after_the_other() -> None:
     made = []
-    for content in (
-        Content(),
-        Content(cluster_binding()),
-        replace(HALF, token=None),
-        HALF,
-    ):
+    for content in (Content(), Content(cluster_binding()), replace(HALF, token=None), HALF):
         created = steps(decide(content))
         made.append([str(one.kind) for one in created if isinstance(one, Create)])
     assert made == [["ClusterBinding"], ["ServiceAccount", "Secret"], ["Secret"], ["Secret"]]

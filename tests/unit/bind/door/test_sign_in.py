@@ -117,11 +117,7 @@ async def test_a_named_resource_leads_to_consent() -> None:
 
 @pytest.mark.parametrize(
     ("query", "status"),
-    [
-        ({"error": "access_denied"}, 400),
-        ({"error": "<script>"}, 400),
-        ({"code": ""}, 400),
-    ],
+    [({"error": "access_denied"}, 400), ({"error": "<script>"}, 400), ({"code": ""}, 400)],
 )
 async def test_a_callback_without_a_code_asks_nobody(query: dict[str, str], status: int) -> None:
     desk = Desk()

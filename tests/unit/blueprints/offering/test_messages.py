@@ -121,12 +121,7 @@ WIRE = {
         ROTATE,
         "PUT",
         "/v2/service_instances/i1/service_bindings/b2?accepts_incomplete=true",
-        {
-            "service_id": "s1",
-            "plan_id": "p1",
-            "context": CONTEXT,
-            "predecessor_binding_id": "b1",
-        },
+        {"service_id": "s1", "plan_id": "p1", "context": CONTEXT, "predecessor_binding_id": "b1"},
     ),
     "a binding is deleted": (
         messages.Unbind("i1", "b1", "s1", "p1"),

@@ -101,10 +101,7 @@ WAKES = {
         ),
         "",
     ),
-    "an empty list wakes what every object concerned": (
-        lambda s: s.replace([]),
-        "red red blue",
-    ),
+    "an empty list wakes what every object concerned": (lambda s: s.replace([]), "red red blue"),
     "a list that misses one object deletes it": (
         lambda s: s.replace([made("c", version="3"), made("a", "red")]),
         "red blue",

@@ -132,10 +132,7 @@ def test_a_command_that_the_system_refuses(on_loop, tmp_path):
 
 UNSHOWN = "Run the command by itself: what it says may hold a secret, so it is not shown here"
 FAILURES = {
-    "an exit status": (
-        "echo canary; exit 3",
-        f"failed with exit status 3. {UNSHOWN}",
-    ),
+    "an exit status": ("echo canary; exit 3", f"failed with exit status 3. {UNSHOWN}"),
     "a short password among its complaints": (
         "echo 'bad password: hunter2' >&2; exit 1",
         f"failed with exit status 1. {UNSHOWN}",

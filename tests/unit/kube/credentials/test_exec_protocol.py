@@ -32,11 +32,7 @@ WITH_CLUSTER = ExecPlugin(
 )
 MINIMAL = Connection("c", "https://a")
 FULL = Connection(
-    "c",
-    "https://a",
-    ca=CERTIFICATE,
-    tls_server_name="kubernetes",
-    proxy=Secret("http://me:pw@p"),
+    "c", "https://a", ca=CERTIFICATE, tls_server_name="kubernetes", proxy=Secret("http://me:pw@p")
 )
 UNVERIFIED = Connection("c", "https://a", insecure=True)
 

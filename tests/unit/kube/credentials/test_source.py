@@ -316,11 +316,7 @@ async def test_when_all_give_up_the_next_starts_anew(time, issuer):
     assert issuer.runs == 2
 
 
-LIVES = {
-    "an hour": (3600, 3539, 3540),
-    "ten minutes": (600, 539, 540),
-    "two seconds": (2, 1, 1.8),
-}
+LIVES = {"an hour": (3600, 3539, 3540), "ten minutes": (600, 539, 540), "two seconds": (2, 1, 1.8)}
 
 
 @pytest.mark.parametrize(("life", "fresh", "stale"), LIVES.values(), ids=LIVES.keys())

@@ -233,13 +233,10 @@ REFUSED = {
     ),
     "a CA file that is none": document(cluster={"certificate-authority": "notes.txt"}),
     "a CA twice": document(
-        cluster={
-            "certificate-authority": "ca.crt",
-            "certificate-authority-data": b64(CERTIFICATE),
-        }
+        cluster={"certificate-authority": "ca.crt", "certificate-authority-data": b64(CERTIFICATE)}
     ),
     "a CA that is not to be used": document(
-        cluster={"certificate-authority": "ca.crt", "insecure-skip-tls-verify": True},
+        cluster={"certificate-authority": "ca.crt", "insecure-skip-tls-verify": True}
     ),
     "a flag in quotes": document(cluster={"insecure-skip-tls-verify": "true"}),
     "no server": document(cluster={"server": ""}),

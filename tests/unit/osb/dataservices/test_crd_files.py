@@ -64,7 +64,7 @@ FIELDS = {
         *("createdAt", "provisionedAt", "updatedAt", "deletedAt"),
     },
     (kinds.SERVICE_INSTANCE, "status"): {
-        *("conditions", "observedGeneration", "atProvider", "pendingOperation"),
+        *("conditions", "observedGeneration", "atProvider", "pendingOperation")
     },
     (kinds.SERVICE_BINDING, "spec", "forProvider"): {
         *("instanceName", "acceptsIncomplete", "appGuid", "bindResource", "parameters"),
@@ -75,21 +75,21 @@ FIELDS = {
         "connectionDetails",
     },
     (kinds.SERVICE_BINDING, "status", "atProvider", "connectionDetails", "[]"): {
-        *("hostURL", "port", "label"),
+        *("hostURL", "port", "label")
     },
     (kinds.BACKUP, "spec", "forProvider"): {
         *("instanceName", "encryption_key", "exclude_from_auto_backup"),
         "credentials_updated_by_user",
     },
     (kinds.BACKUP, "status", "atProvider"): {
-        *("instanceId", "id", "size", "status", "triggered_at", "finished_at", "downloadable"),
+        *("instanceId", "id", "size", "status", "triggered_at", "finished_at", "downloadable")
     },
     (kinds.RESTORE, "spec", "forProvider"): {"backupName"},
     (kinds.RESTORE, "status", "atProvider"): {
-        *("instanceId", "backupId", "restoreId", "state", "triggeredAt", "finishedAt"),
+        *("instanceId", "backupId", "restoreId", "state", "triggeredAt", "finishedAt")
     },
     (kinds.PROVIDER_CONFIG, "spec"): {
-        *("url", "serviceType", "healthCheckEndpoint", "providerCredentials", "tls"),
+        *("url", "serviceType", "healthCheckEndpoint", "providerCredentials", "tls")
     },
     (kinds.PROVIDER_CONFIG, "spec", "providerCredentials"): {"source", "username", "password"},
     (kinds.PROVIDER_CONFIG, "status"): {"conditions", "users", "health"},

@@ -427,9 +427,7 @@ def refusing():
 
 
 @pytest.mark.parametrize(
-    "known",
-    [live(SPEC), live(PROVISIONED.replace("50}, c", "9}, c"))],
-    ids=["new", "changed"],
+    "known", [live(SPEC), live(PROVISIONED.replace("50}, c", "9}, c"))], ids=["new", "changed"]
 )
 def test_parameters_that_a_plan_refuses_are_never_sent(known):
     its = process(known, catalogue=refusing())

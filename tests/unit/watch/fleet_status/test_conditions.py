@@ -106,12 +106,7 @@ STATES = {
         "False",
         "SourceUnreadable",
     ),
-    "the files are no fleet": (
-        failing(SourceProblem.INVALID),
-        "Failed",
-        "False",
-        "SourceInvalid",
-    ),
+    "the files are no fleet": (failing(SourceProblem.INVALID), "Failed", "False", "SourceInvalid"),
     "a commit is not signed": (
         failing(SourceProblem.UNVERIFIED),
         "Failed",

@@ -251,11 +251,7 @@ THERE = status(at_rest())
 NEWS = {
     "files that are known already": (begun(), THERE, False),
     "nothing yet": (FleetState(name=""), THERE, False),
-    "other files": (
-        fleet_state.source_read(begun(), fleet(NEXT), None, now=at(1)),
-        THERE,
-        True,
-    ),
+    "other files": (fleet_state.source_read(begun(), fleet(NEXT), None, now=at(1)), THERE, True),
     "files, of which nothing was said": (begun(), {}, True),
     "nothing yet, of which nothing was said": (FleetState(name=""), {}, False),
     "units": (at_rest(), THERE, True),
