@@ -59,7 +59,7 @@ def build(
         for module, folder in recipe.crds:
             _copy_crds(go.module(module) / folder, into / CRDS / module.rpartition("/")[2])
     for program, package in recipe.packages.items():
-        (into / package.rpartition("/")[2]).rename(into / program)
+        (into / re.sub(r"/v\d+$", "", package).rpartition("/")[2]).rename(into / program)
 
 
 def explain(status: int, lines: Sequence[str], recipe: Recipe) -> HostError:

@@ -193,7 +193,9 @@ def unread_documents(folder: Path, snapshot: Snapshot) -> Iterator[Problem]:
 
 _YAML: Final = ("**/*.yaml", "**/*.yml", "**/Kustomization")
 _ENTRIES: Final = tuple(f"/{name}" for name in (*files.ENTRY_NAMES, "services.yaml"))
-_OF_A_FLEET: Final = re.compile(rb"^apiVersion: *[\"']?fleet\.klutchctl\.dev/", re.MULTILINE)
+_OF_A_FLEET: Final = re.compile(
+    rb"(?m)^apiVersion: *[\"']?fleet\.klutchctl\.dev/.*\n(?!kind: FleetS)"
+)
 _UNREAD: Final = (
     "unread-file",
     "has documents of a fleet, and no include reads it",

@@ -42,6 +42,7 @@ def test_a_good_fleet(repo, capsys):
 def test_documents_that_no_include_reads(repo, capsys):
     others = {"clusters/b.yml": WRONG, "cluster/a/c.yaml": WRONG, ".github/x.yaml": WRONG}
     of_others = {"x/2/fleet.yaml": WRONG, "x/2/a/b.yaml": WRONG, "x/y/c.yaml": "a: b\n"}
+    of_others["x/y/status.yaml"] = document("FleetStatus", "acme", "{files: ''}")
     write(repo, others | of_others)
     assert main.run(["validate", "repo", "-o", "github"]) == 0
     *warned, _ = [line.split(",")[0] for line in capsys.readouterr().out.splitlines()]
