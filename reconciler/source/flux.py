@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from reconciler.core import conditions
-from reconciler.core.conditions import READY, TRUE, Condition
+from reconciler.core.conditions import FALSE, READY, TRUE, Condition
 from reconciler.core.errors import ConfigError, Unfetched
 from reconciler.core.manifest import Manifest, get, get_int, get_text
 from reconciler.core.refs import Kind, Ref
@@ -74,20 +74,20 @@ def artifact_of(live: Manifest | None, name: FluxName, *, verified: bool) -> Flu
     """
     if live is None:
         raise Unfetched("it is not there", where=str(name))
-    said = _condition(live, READY).message
-    generation = get_int(live, "metadata", "generation")
-    if _observed(live) not in (None, generation):
-        raise Unfetched(f"Flux has not looked at its newest form yet: {said}", where=str(name))
+    said, verification = _condition(live, READY).message, _condition(live, _VERIFIED)
+    why = f"its newest form has to be Ready and SourceVerified. {verification.message or said}"
+    if verified and verification.status == FALSE:
+        raise Unverified(f"{name}: {why}", revision="")
     found = get(live, "status", "artifact")
     url, digest, revision = (get_text(found, key) for key in ("url", "digest", "revision"))
     if not (url and digest):
         raise Unfetched(f"Flux has no artifact of it: {said}", where=str(name))
-    offered = FluxArtifact(artifact.pinned(f"{url}@{digest}", where=str(name)), _id(revision))
+    if _observed(live) not in (None, get_int(live, "metadata", "generation")):
+        raise Unfetched(f"Flux has not looked at its newest form yet: {said}", where=str(name))
     # What was verified is the commit that was looked at last: it is this one where all went well.
     if verified and not (_is_true(live, READY) and _is_true(live, _VERIFIED)):
-        why = _condition(live, _VERIFIED).message or said
-        raise Unverified(f"{name} has to be Ready and SourceVerified. {why}", revision="")
-    return offered
+        raise Unverified(f"{name}: {why}", revision="")
+    return FluxArtifact(artifact.pinned(f"{url}@{digest}", where=str(name)), _id(revision))
 
 
 def _id(revision: str) -> str:

@@ -62,6 +62,11 @@ REFUSES = {
     "its Ready is older": (source(READY, generation=3), False, "its newest form"),
     "its digest is weak": (source(READY, artifact=OFFER | {"digest": "sha1:x"}), False, "SHA-256"),
     "nobody verifies it": (source(READY), True, "Ready and SourceVerified"),
+    "the first commit is unsigned": (
+        source(AWAY, BAD, artifact=None, observedGeneration=-1),
+        True,
+        "d. no signature",
+    ),
     "the newest commit is unsigned": (source(AWAY, BAD), True, "SourceVerified. no signature"),
     "the verified one is older": (source(READY, OLD), True, "Ready and SourceVerified"),
     "it is verified, and Git is away": (source(AWAY, VERIFIED), True, "Ready and SourceVerified"),
