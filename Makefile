@@ -73,7 +73,7 @@ nodes: $(STAMP)
 	$(BIN)/pytest -n 0 --hypothesis-profile=soak --timeout=0 tests/integration/test_nodes.py \
 	  tests/integration/test_upgrades.py $(ARGS)
 
-# Of `make soak`: the real Flux, which is built once.
+# Of `make soak`: the real Flux and Argo CD, which are built once; Argo CD needs a redis-server.
 pipelines: $(STAMP)
 	$(BIN)/pytest -n 0 --hypothesis-profile=soak --timeout=0 tests/pipelines $(ARGS)
 

@@ -5,7 +5,7 @@ deploy/health: Lua for Argo CD, CEL for Flux.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
@@ -75,18 +75,15 @@ def _argocd(claims: tuple[HealthRule, ...]) -> str:
 def _flux(claims: tuple[HealthRule, ...]) -> str:
     """Return a patch of a Kustomization, in which versions are not compared."""
     known = yaml.safe_load((_FOLDER / "flux.yaml").read_text("utf-8"))
-    exprs: list[Mapping[str, str]] = []
-    for one in (*OURS, *claims):
-        kind = {} if one.kind == EVERY else {"kind": one.kind}
-        version = "v1" if one in claims else keys.API_VERSION
-        exprs.append(
-            {
-                "apiVersion": f"{one.group}/{version}",
-                **kind,
-                "inProgress": known["inProgress"],
-                **known[one.name],
-            }
-        )
+    exprs = [
+        {
+            "apiVersion": f"{one.group}/{'v1' if one in claims else keys.API_VERSION}",
+            **({} if one.kind == EVERY else {"kind": one.kind}),
+            "inProgress": known["inProgress"],
+            **known[one.name],
+        }
+        for one in (*OURS, *claims)
+    ]
     return "\n".join(manifests.yaml_lines({"spec": {"healthCheckExprs": exprs}})) + "\n"
 
 

@@ -19,7 +19,7 @@ from tests.support.apply_runs import mode, scene
 from tests.support.applying import CLAIMS
 from tests.support.controllers import SELDOM, bound_with, controller, deeds, files
 from tests.support.eventually import eventually
-from tests.support.sink_server import SinkServer
+from tests.support.sink_server import SinkServer, notify
 from tests.support.web import fetch
 
 __all__ = ["files", "mode", "scene"]
@@ -60,16 +60,6 @@ def hooks(folder):
         (folder / name).write_text(secret)
         found += ["--hook", f"{name}={provider}:{folder / name}"]
     return found
-
-
-def notify(folder, host):
-    """Return the option that has commit statuses sent to a host."""
-    (folder / "token").write_text(webhooks.KEY)
-    status = f"{{provider: gitea, repository: acme/fleet, tokenFile: token, api: '{host.url}'}}"
-    head = "apiVersion: notify.klutchctl.dev/v1alpha1\nkind: Notify\n"
-    sinks = f"sinks: [{{name: host, commitStatus: {status}}}]\n"
-    (folder / "notify.yaml").write_text(head + sinks)
-    return "--notify", str(folder / "notify.yaml")
 
 
 class Hooked:

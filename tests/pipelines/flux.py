@@ -27,11 +27,11 @@ _CONTROLLERS = ("source-controller", "kustomize-controller")
 
 @functools.cache
 def programs() -> Path:
-    """Return the folder of both executables, built now if need be."""
+    """Return the folder of the executables, built now if need be."""
     modules = {name: f"github.com/fluxcd/{name}" for name in _CONTROLLERS}
     crds = tuple((module, "config/crd/bases") for module in modules.values())
-    folder = Path(__file__).parent / "flux"
-    return built(folder, "Flux", VERSION, modules, cache="pipelines", crds=crds)
+    folder, packages = Path(__file__).parent / "flux", {**modules, "evaluate": "./evaluate"}
+    return built(folder, "Flux", VERSION, packages, cache="pipelines", crds=crds)
 
 
 @dataclass
@@ -40,6 +40,7 @@ class Flux:
 
     live: LiveCluster
     storage: Path
+    sources: Watcher
 
     def ref(self, kind: Kind, namespace: str) -> Ref:
         return Ref(self.live.name, kind, namespace, "fleet")
@@ -65,6 +66,11 @@ class Flux:
 
     async def patch(self, kind: Kind, namespace: str, patch: Manifest) -> None:
         await self.live.cluster.merge_patch(self.ref(kind, namespace), patch, manager="someone")
+
+    async def suspend(self, namespace: str) -> None:
+        """Let no look at the source come or end any more: each mends the archive that is stored."""
+        await self.patch(SOURCE, namespace, {"spec": {"suspend": True}})
+        await self.sources.says("reconciliation is suspended")
 
     async def applied(self, namespace: str, commit: str, *, end: str = SUCCEEDED) -> str:
         """Wait until a Kustomization has come to this end at a commit; return its message."""
@@ -116,11 +122,12 @@ async def running(live: LiveCluster, folder: Path, authority: Path) -> AsyncIter
         "KUBECONFIG": str(kubeconfig),
         "SSL_CERT_FILE": str(authority),
     }
+    watchers: list[Watcher] = []
     async with AsyncExitStack() as stack:
         for (name, own), probe in zip(options.items(), probes, strict=True):
             usual = ("--metrics-addr=0", f"--health-addr={probe}", "--min-retry-delay=1s")
             command = (*own, *usual, "--log-encoding=console")
             way = started(command, environ, Watcher, str(entry / name))
-            await stack.enter_async_context(way)
+            watchers.append(await stack.enter_async_context(way))
         await healthy(*(f"http://{probe}/readyz" for probe in probes))
-        yield Flux(live, storage)
+        yield Flux(live, storage, watchers[0])

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import contextlib
 import re
-import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import Missing
-from reconciler.core.manifest import JSON, ref_of, uid_of
-from reconciler.core.refs import NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.manifest import JSON, is_deleting, ref_of, uid_of
+from reconciler.core.refs import LEASE, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
 from reconciler.core.times import format_time
 from tests.support import removal
 from tests.support.applying import Scene
@@ -26,7 +26,6 @@ from tests.support.controllers import Repository
 from tests.support.eventually import eventually
 
 JOB = Kind("batch", "v1", "Job", "jobs")
-EXAMPLE = Path(__file__).parents[2] / "fleet-example" / "pipelines"
 JOBS = "klutchctl"  # the namespace that the example names
 _ANNOTATION = re.compile(r"metadata\.annotations\['(.+)'\]")
 
@@ -52,6 +51,7 @@ class Runner:
     environ: Mapping[str, str]
     space: str  # the namespace of the Jobs
     ended: list[Ended] = field(default_factory=list)
+    works: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def work(self) -> None:
         seen: set[str] = set()
@@ -60,6 +60,7 @@ class Runner:
                 if uid_of(job) not in seen:
                     seen.add(uid_of(job))
                     begun = datetime.now(UTC)
+                    await self.works.wait()
                     status = _status(begun, await self._run(job))
                     ref, patch = ref_of(self.live.name, JOB, job), {"status": status}
                     with contextlib.suppress(Missing):
@@ -72,6 +73,25 @@ class Runner:
         """Take away the Jobs that are over, as if their time had run out."""
         for job in (await self.live.cluster.list(JOB, namespace=self.space)).items:
             await removal.remove_manifest(self.live.cluster, JOB, job)
+
+    async def fill(self) -> list[Ref]:
+        """Put what a controller keeps into the namespace; return all that has to outlive it all."""
+        for kind in (FLEET_STATUS, LEASE):
+            kept = build(kind, "fleet-access", namespace=self.space)
+            await self.live.cluster.create(kept, kind, manager="tests")
+        inside = (self._ref(kind, "fleet-access") for kind in (SECRET, FLEET_STATUS, LEASE))
+        return [Ref(self.live.name, NAMESPACE, "", self.space), *inside]
+
+    async def is_left(self, kept: list[Ref]) -> None:
+        """Fail unless the ServiceAccount is gone, and this is not."""
+        assert await self.live.cluster.get(self._ref(SERVICE_ACCOUNT, "klutchctl")) is None
+        for ref in kept:
+            found = await self.live.cluster.get(ref)
+            assert found is not None, ref
+            assert not is_deleting(found), ref
+
+    def _ref(self, kind: Kind, name: str) -> Ref:
+        return Ref(self.live.name, kind, self.space, name)
 
     async def _run(self, job: Any) -> int:
         template = job["spec"]["template"]
@@ -101,7 +121,7 @@ class Runner:
         return process.returncode
 
     async def _mount(self, secret: str, path: str) -> None:
-        found: Any = await self.live.cluster.get(Ref(self.live.name, SECRET, self.space, secret))
+        found: Any = await self.live.cluster.get(self._ref(SECRET, secret))
         target = self.folder / path.strip("/")
         target.mkdir(parents=True, exist_ok=True)
         for name, value in (found or {}).get("data", {}).items():
@@ -136,16 +156,6 @@ def _status(begun: datetime, code: int) -> dict[str, JSON]:
     }
 
 
-def with_job(files: Repository) -> None:
-    """Put the folder of the example into the repository, as its books say."""
-    folder = files.scene.fleet.folder / "pipelines"
-    shutil.copytree(EXAMPLE, folder)
-    url = "https://git.example.com/platform/fleet.git"
-    text = (folder / "job.yaml").read_text()
-    assert url in text
-    (folder / "job.yaml").write_text(text.replace(url, files.options[1]))
-
-
 @pytest.fixture
 def space() -> str:
     return JOBS
@@ -162,6 +172,7 @@ async def runner(
     secret = {**build(SECRET, "fleet-access", namespace=space), **access}
     await cluster.create(secret, SECRET, manager="tests")
     made = Runner(scene.plane, tmp_path / "mounts", files.environ, space)
+    made.works.set()
     working = asyncio.create_task(made.work())
     yield made
     working.cancel()

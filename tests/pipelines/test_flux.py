@@ -1,6 +1,8 @@
 """The real Flux drives this project: by the Job of fleet-example, and around the controller."""
 
-import hashlib
+import json
+import subprocess
+from types import SimpleNamespace
 from typing import Any
 
 import pygit2
@@ -8,28 +10,35 @@ import pytest
 import yaml
 
 from klutchctl.entry import ExitCode
+from klutchctl.render import health
 from klutchctl.sandbox import manifests
 from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.api.osb import SERVICE_BROKER
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys
-from reconciler.core.manifest import annotations_of, get_map, get_maps, get_text
-from reconciler.core.refs import Ref
+from reconciler.core.manifest import annotations_of, get_map, get_maps, get_text, uid_of
+from reconciler.core.refs import EVENT, SECRET, Ref
 from reconciler.kube import crds
 from tests.pipelines import flux as real_flux
-from tests.pipelines.flux import FAILED, SOURCE
-from tests.pipelines.jobs import EXAMPLE, JOBS, runner, space, with_job
-from tests.support import programs
+from tests.pipelines.example import HELD, beside, documents, pushed, with_example
+from tests.pipelines.flux import FAILED, KUSTOMIZATION, SOURCE
+from tests.pipelines.jobs import JOB, JOBS, runner, space
+from tests.support import removal
 from tests.support.apply_runs import mode, scene
-from tests.support.checkouts import commit_work_tree, write_files
-from tests.support.controllers import HOME, controller, deeds, files
+from tests.support.applying import CLAIMS
+from tests.support.controllers import HOME, OFTEN, bound_with, controller, deeds, files
 from tests.support.eventually import eventually
+from tests.support.signing import ed25519, signed_commit
+from tests.support.sink_server import SinkServer, notify
+from tests.unit.render.test_health import CLAIM, TABLE, named
 
-__all__ = ["files", "mode", "runner", "scene", "space"]
+__all__ = ["beside", "files", "mode", "runner", "scene", "space"]
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
-HELD = "allowEmpty: false"  # what `bound = False` runs into
+ATTEMPTED = ("status", "lastAttemptedRevision")
+AROUND = "flux-controller.yaml"
+SIGNER = ed25519(1)
 MERGED = {"kustomize.toolkit.fluxcd.io/ssa": "Merge"}
 
 
@@ -39,49 +48,23 @@ async def flux(control_plane, files, tmp_path):
         yield running
 
 
-def flux_objects(files, namespace, path):
-    """Return the objects of flux.yaml for our server, which are to look often."""
-    source, kustomization = yaml.safe_load_all((EXAMPLE / "flux.yaml").read_text())
+def flux_objects(files, namespace, name="flux.yaml"):
+    """Return source and Kustomization of the example for our server, which are to look often."""
+    source, *_, kustomization = documents(files, name)
     for one in (source, kustomization):
         one["metadata"]["namespace"] = namespace
-    source["spec"] |= {"interval": "1s", "url": files.options[1]}
-    kustomization["spec"] |= {"retryInterval": "1s", "path": path}
+    source["spec"]["interval"] = kustomization["spec"]["retryInterval"] = "1s"
+    kustomization["spec"].pop("dependsOn", None)  # the Deployment: no node is here
     return source, kustomization
-
-
-def pushed(files, *others, annotations=MERGED):
-    """Push the fleet in a folder, and beside it a FleetStatus that asks for the tree of that.
-
-    `others` are applied with it. Returns the ids of the commit and of the tree.
-    """
-    fleet = files.scene.fleet
-    fleet.write()
-    repository: Any = pygit2.init_repository(str(fleet.folder.parent), initial_head="main")
-    repository.index.add_all(["fleet"])
-    tree = str(repository[repository.index.write_tree()]["fleet"].id)
-    marks, spec = Marks(annotations=annotations), {"files": tree}
-    status = build(FLEET_STATUS, fleet.name, namespace=HOME, marks=marks, spec=spec)
-    text = yaml.safe_dump_all([status, *others])
-    write_files(fleet.folder.parent, {"shown/objects.yaml": text})
-    commit_work_tree(repository)
-    return files.send(repository), tree
-
-
-@pytest.fixture
-def beside(files):
-    """The repository, with the fleet in a folder of it, for a FleetStatus beside that."""
-    files.scene.fleet.folder = files.folder / "top" / "fleet"
-    files.scene.fleet.folder.mkdir(parents=True)
-    return files
 
 
 async def test_a_job_applies_each_push_and_what_a_guard_holds_keeps_flux_from_ready(
     scene, files, flux, runner, namespace
 ):
-    with_job(files)
+    with_example(files)
     async with scene.peers():
         commit = files.push()
-        await flux.apply(*flux_objects(files, namespace, "./pipelines"))
+        await flux.apply(*flux_objects(files, namespace))
         await flux.applied(namespace, commit)
         (first,) = runner.ended
         assert first.code == 0
@@ -104,11 +87,16 @@ async def test_a_job_applies_each_push_and_what_a_guard_holds_keeps_flux_from_re
 
 
 async def test_a_kustomization_is_ready_for_a_commit_once_the_fleet_is_ready_for_it(
-    scene, beside, flux, namespace
+    scene, beside, flux, namespace, tmp_path
 ):
     """The controller looks seldom: without our rules and the tree Flux would be Ready before."""
-    seldom = ("--poll", "30", "--interval", "2")
-    async with scene.peers(), controller(scene, beside, "fleet", *seldom) as running:
+    seldom = ("fleet", "--poll", "30", "--interval", "2")
+    status = Ref(scene.plane.name, FLEET_STATUS, HOME, scene.fleet.name)
+    async with (
+        scene.peers(),
+        SinkServer() as host,
+        controller(scene, beside, *seldom, *notify(tmp_path, host)) as running,
+    ):
 
         async def ready_for(commit: str, tree: str) -> None:
             await flux.applied(namespace, commit)
@@ -116,11 +104,8 @@ async def test_a_kustomization_is_ready_for_a_commit_once_the_fleet_is_ready_for
             assert get_map(await running.status(), "status", "source", "looked") == looked
             assert (await running.condition("Ready"))["status"] == "True"
 
-        source, kustomization = flux_objects(beside, namespace, "./shown")
-        rules = await programs.klutchctl_beside("schema", "health", "--for", "flux")
-        kustomization["spec"] |= yaml.safe_load(rules.stdout)["spec"]
         commit, tree = pushed(beside)
-        await flux.apply(source, kustomization)
+        await flux.apply(*flux_objects(beside, namespace, AROUND))
         await ready_for(commit, tree)
         assert await scene.at(scene.binding) is not None
 
@@ -137,6 +122,7 @@ async def test_a_kustomization_is_ready_for_a_commit_once_the_fleet_is_ready_for
         assert held["reason"] == "GuardHeld"
         assert "prune.allowEmpty" in held["message"]
         assert await scene.at(scene.binding) is not None
+        await is_reported(scene, host, commit)
 
         scene.fleet.bound, scene.fleet.extra = True, "kind: ["
         commit, _ = pushed(beside)
@@ -144,40 +130,119 @@ async def test_a_kustomization_is_ready_for_a_commit_once_the_fleet_is_ready_for
         assert (await running.condition("Ready"))["reason"] == "SourceInvalid"
         assert get_text(await running.status(), "status", "source", "refused") == commit
 
+        await annotate(scene, status, keys.SUSPEND, "a test")
+        scene.fleet.claims, scene.fleet.extra = CLAIMS, ""
+        commit, tree = pushed(beside)
 
-@pytest.mark.parametrize("annotations", [MERGED, {}], ids=["merged", "not merged"])
+        async def is_suspended():
+            looked = get_text(await running.status(), "status", "source", "looked", "files")
+            return looked == tree and (await running.condition("Ready"))["reason"] == "Suspended"
+
+        await eventually(is_suspended, within=120)
+        await annotate(scene, status, keys.SUSPEND, None)
+        await ready_for(commit, tree)
+        assert len(get_maps(await scene.at(scene.binding), "spec", "permissionClaims")) == 1
+
+
+async def annotate(scene, ref, key, value):
+    """Annotate as people do, None takes that away."""
+    patch = {"metadata": {"annotations": {key: value}}}
+    await scene.plane.cluster.merge_patch(ref, patch, manager="kubectl-annotate")
+
+
+async def is_reported(scene, host, commit):
+    """See the sentence of the guard in an Event, and that a guard held in the commit status."""
+
+    async def probe():
+        said = [one.json["description"] for one in host.received if one.path.endswith(commit)]
+        events = await scene.plane.cluster.list(EVENT, namespace=HOME)
+        notes = [get_text(one, "note") for one in events.items if one["reason"] == "GuardTripped"]
+        assert said[-1:] == ["held back by a guard"], said
+        assert any("prune.allowEmpty" in one for one in notes), notes
+        return True
+
+    await eventually(probe)
+
+
+@pytest.mark.parametrize("merged", [True, False], ids=["merged", "not merged"])
 async def test_the_brake_and_a_confirmation_survive_flux_where_it_merges(
-    scene, beside, flux, namespace, annotations
+    scene, beside, flux, namespace, merged
 ):
     """Without the annotation of Flux, it takes away what `kubectl annotate` wrote."""
     await manifests.install_all(scene.plane.cluster, crds.load(*crds.BROKERS))
     spec = {"group": scene.offer.group, "secretRef": {"name": "broker"}}
-    marks = Marks(annotations=annotations)
+    marks = Marks(annotations=MERGED if merged else {})
     broker = build(SERVICE_BROKER, "db", namespace=namespace, marks=marks, spec=spec)
-    commit, _ = pushed(beside, broker, annotations=annotations)
-    await flux.apply(*flux_objects(beside, namespace, "./shown"))
+    commit, _ = pushed(beside, broker, merged=merged)
+    source, kustomization = flux_objects(beside, namespace, AROUND)
+    kustomization["spec"]["wait"] = False
+    await flux.apply(source, kustomization)
     await flux.applied(namespace, commit)
     marked = {
         Ref(scene.plane.name, FLEET_STATUS, HOME, scene.fleet.name): keys.SUSPEND,
         Ref(scene.plane.name, SERVICE_BROKER, namespace, "db"): keys.CONFIRM_MASS_DELETE,
     }
     for ref, key in marked.items():
-        patch = {"metadata": {"annotations": {key: "a test"}}}
-        await scene.plane.cluster.merge_patch(ref, patch, manager="kubectl-annotate")
+        await annotate(scene, ref, key, "a test")
     await flux.reconciled(namespace, "1")
     scene.fleet.claims = ", claims: []"
-    commit, _ = pushed(beside, broker, annotations=annotations)
+    commit, _ = pushed(beside, broker, merged=merged)
     await flux.applied(namespace, commit)
     for ref, key in marked.items():
         kept = annotations_of(await scene.at(ref)).get(key)
-        assert kept == ("a test" if annotations else None), ref
+        assert kept == ("a test" if merged else None), ref
+
+
+async def test_a_merge_that_changes_the_job_lets_one_that_runs_end(
+    scene, files, flux, runner, namespace
+):
+    job = with_example(files) / "job.yaml"
+    source, kustomization = flux_objects(files, namespace)
+    kustomization["spec"]["timeout"] = "5s"  # a fix waits so long for the Job
+    running = Ref(scene.plane.name, JOB, JOBS, "fleet")
+    runner.works.clear()
+    async with scene.peers():
+        await flux.apply(source, kustomization)
+        commit = files.push()
+        await flux.applied(namespace, commit, end=FAILED)
+        begun = uid_of(await scene.at(running))
+        job.write_text(job.read_text().replace("klutchctl:0.1.0", "klutchctl:0.1.1"))
+        commit = files.push()
+
+        async def is_refused():
+            _, message = await flux.ready(KUSTOMIZATION, namespace)
+            attempted = get_text(await flux.state(KUSTOMIZATION, namespace), *ATTEMPTED)
+            return attempted.endswith(commit) and "field is immutable" in message
+
+        await eventually(is_refused)
+        assert uid_of(await scene.at(running)) == begun
+        runner.works.set()
+        await eventually(lambda: runner.ended)
+        await runner.expire()
+        await flux.applied(namespace, commit)
+        assert [one.code for one in runner.ended] == [0, 0]
+
+
+async def test_a_kustomization_that_is_deleted_leaves_its_namespace_and_what_is_in_it(
+    scene, files, flux, runner, namespace
+):
+    with_example(files)
+    commit = files.push()
+    async with scene.peers():
+        await flux.apply(*flux_objects(files, namespace))
+        await flux.applied(namespace, commit)
+    kept = await runner.fill()
+    gone = flux.ref(KUSTOMIZATION, namespace)
+    await removal.remove(scene.plane.cluster, gone)
+    await eventually(lambda: scene.is_gone(gone))
+    await runner.is_left(kept)
 
 
 async def test_an_artifact_of_flux_is_planned_and_applied_by_its_digest_alone(
     scene, files, flux, namespace
 ):
     commit = files.push()
-    source, _ = flux_objects(files, namespace, "./")
+    source, _ = flux_objects(files, namespace)
     await flux.apply(source)
 
     async def artifact() -> Any:
@@ -186,22 +251,89 @@ async def test_an_artifact_of_flux_is_planned_and_applied_by_its_digest_alone(
 
     found = await eventually(artifact)
     place = ("--artifact", f"{found['url']}@{found['digest']}")
-    planned = await scene.klutchctl("plan", *place)
-    assert planned.code == 0, planned.stderr
-    assert scene.offer.name in planned.stdout
-    await flux.patch(SOURCE, namespace, {"spec": {"suspend": True}})
-    stored = flux.storage / found["path"]
+    async with scene.peers():
+        for command in (("plan",), ("apply", "--auto-approve", "--wait")):
+            done = await scene.klutchctl(*command, *place)
+            assert (done.code, scene.offer.name in done.stdout) == (0, True), done.stderr
+    assert await scene.at(scene.binding) is not None
+
+
+def tampered(stored):
+    """Change a byte of an archive; return what was there."""
     original = stored.read_bytes()
     stored.write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
-    marks = scene.marks()
-    apply = ("apply", *place, "--auto-approve", "--wait")
-    async with scene.peers():
-        refused = await scene.klutchctl(*apply)
-        assert refused.code == ExitCode.FAILED, refused.stdout
-        assert f"and not {found['digest']}" in refused.stderr
-        assert hashlib.sha256(stored.read_bytes()).hexdigest() in refused.stderr
+    return original
+
+
+@pytest.fixture
+async def commit(scene, files, flux, namespace):
+    """A source that Flux verifies, and a function that commits what a signer has signed."""
+    cluster, git = scene.plane.cluster, pygit2.Repository(str(files.bare))
+    secret = build(SECRET, "keys", namespace=namespace)
+    secret = {**secret, "stringData": {"alice.sshpub": SIGNER.line}}
+    await cluster.create(secret, SECRET, manager="tests")
+    source, _ = flux_objects(files, namespace)
+    source["spec"]["verify"] = {"mode": "HEAD", "secretRef": {"name": "keys"}}
+    await flux.apply(source)
+
+    def made(signer):
+        scene.fleet.write()
+        content = (scene.fleet.folder / "fleet.yaml").read_bytes()
+        return signed_commit(git, {"fleet.yaml": content}, signer)
+
+    return made
+
+
+async def test_the_controller_applies_what_flux_has_verified_and_nothing_else(
+    scene, files, flux, namespace, commit
+):
+    options = ("--flux-source", f"{namespace}/fleet", "--fleet", scene.fleet.name, *OFTEN)
+    followed: Any = SimpleNamespace(options=options, environ={}, folder=files.folder)
+
+    async def refuses(running, marks, reason, *texts):
+        async def probe():
+            found = await running.condition("Ready")
+            assert found.get("reason") == reason, found
+            return all(one in found["message"] for one in texts)
+
+        await eventually(probe)
         assert deeds(scene, marks) == []
-        stored.write_bytes(original)
-        done = await scene.klutchctl(*apply)
-        assert done.code == 0, done.stdout + done.stderr
-        assert await scene.at(scene.binding) is not None
+
+    async with scene.peers():
+        async with controller(scene, followed, "--require-verified") as running:
+            marks = scene.marks()
+            commit(None)
+            await refuses(running, marks, "SourceUnverified")
+            commit(SIGNER)
+            await bound_with(scene, 1)
+            await scene.meddle(scene.binding, {"spec": {"permissionClaims": []}})
+            await bound_with(scene, 1)  # a repair: the round before is over
+            await flux.suspend(namespace)  # what was verified is no more the newest form
+            marks = scene.marks()
+            await refuses(running, marks, "SourceUnverified", "newest form")
+        artifact = get_map(await flux.state(SOURCE, namespace), "status", "artifact")
+        stored = flux.storage / artifact["path"]
+        original = tampered(stored)
+        await scene.meddle(scene.binding, {"spec": {"permissionClaims": []}})
+        async with controller(scene, followed) as running:
+            marks = scene.marks()
+            await refuses(running, marks, "SourceUnreadable", f"and not {artifact['digest']}")
+            stored.unlink()
+            await refuses(running, marks, "SourceUnreadable", "HTTP 404")
+            stored.write_bytes(original)
+            await bound_with(scene, 1)
+
+
+def test_health_of_each_kind_in_each_state_by_the_real_evaluator():
+    """An expression that cannot be evaluated would fail this: Flux takes it for "not yet"."""
+    objects = [named(rule, live) for rule, live, *_ in TABLE.values()]
+    exprs = yaml.safe_load(health.text("flux", [CLAIM]))["spec"]["healthCheckExprs"]
+    done = subprocess.run(
+        [real_flux.programs() / "evaluate"],
+        input=json.dumps({"healthCheckExprs": exprs, "objects": objects}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    wanted = {name: status for name, (_, _, status, _) in TABLE.items()}
+    assert dict(zip(TABLE, json.loads(done.stdout), strict=True)) == wanted

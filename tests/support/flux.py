@@ -1,4 +1,4 @@
-"""Flux as a controller sees it: its kind, the status it writes, the archives it serves."""
+"""Flux as a controller sees it: the status it writes, the archives it serves."""
 
 import hashlib
 import threading
@@ -10,30 +10,6 @@ from typing import Any
 from reconciler.source.flux import flux_name
 
 SOURCE = flux_name("default/fleet", where="tests")
-CRD: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": SOURCE.kind.resource},
-    "spec": {
-        "group": SOURCE.kind.group,
-        "names": {"kind": SOURCE.kind.kind, "plural": SOURCE.kind.plural},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": SOURCE.kind.version,
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
 
 
 class _Handler(BaseHTTPRequestHandler):

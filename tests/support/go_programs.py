@@ -35,7 +35,8 @@ def built(
 
     `cache` is its folder in our cache. Without a Go, a test is skipped, but never in CI.
     """
-    sources = (module / "go.sum").read_bytes() + "".join(map(str, patches)).encode()
+    files = [module / "go.sum", *sorted(module.rglob("*.go"))]
+    sources = b"".join(one.read_bytes() for one in files) + "".join(map(str, patches)).encode()
     recipe = Recipe(
         module=module,
         subject=subject,

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.support.listener import Proxy
@@ -49,3 +50,13 @@ class SinkServer(Proxy):
         rest = "Content-Length: 0\r\nConnection: close\r\n\r\n"
         writer.write(f"HTTP/1.1 {status} X\r\n{location}{rest}".encode())
         await writer.drain()
+
+
+def notify(folder: Path, host: SinkServer) -> tuple[str, str]:
+    """Return the option that has commit statuses sent to a host."""
+    (folder / "token").write_text("canary")
+    status = f"{{provider: gitea, repository: acme/fleet, tokenFile: token, api: '{host.url}'}}"
+    head = "apiVersion: notify.klutchctl.dev/v1alpha1\nkind: Notify\n"
+    sinks = f"sinks: [{{name: host, commitStatus: {status}}}]\n"
+    (folder / "notify.yaml").write_text(head + sinks)
+    return "--notify", str(folder / "notify.yaml")

@@ -9,8 +9,10 @@ from lupa.lua51 import LuaRuntime  # type: ignore[import-untyped]
 
 from klutchctl import main
 from klutchctl.render import health
+from reconciler.core.keys import API_VERSION
 from reconciler.core.manifest import get_text
 from reconciler.kube import crds
+from tests.pipelines.example import EXAMPLE
 
 CLAIM = "PostgresqlInstance.anynines.com"
 CURRENT, IN_PROGRESS, FAILED = "Current", "InProgress", "Failed"
@@ -190,6 +192,19 @@ def test_both_believe(rule, live, flux, argocd):
     found = of_flux(live, FLUX[rule.group, rule.kind])
     # Without a status there is nothing to ask; Flux takes the error for "not yet".
     assert (found, of_argocd(live, ARGO[f"{rule.group}/{rule.kind}"])) == (flux, argocd)
+
+
+def named(rule, live):
+    """Return a whole object, for evaluators that ask which kind it is of."""
+    kind = {"apiVersion": f"{rule.group}/{API_VERSION}", "kind": rule.kind}
+    return {**kind, **live, "metadata": {"name": "x", **live["metadata"]}}
+
+
+def test_the_example_has_the_rule_of_a_fleet():
+    *_, kustomization = yaml.safe_load_all((EXAMPLE / "flux-controller.yaml").read_text())
+    assert (
+        kustomization["spec"]["healthCheckExprs"] == printed("flux")["spec"]["healthCheckExprs"][:1]
+    )
 
 
 def test_each_kind_has_its_states():
