@@ -99,10 +99,7 @@ class Seen:
 
 
 def is_held(binding: Manifest) -> bool:
-    """Tell whether a binding waits for its konnector: it is being deleted, and has to be drained.
-
-    Taking the annotation away ends that, for those who want no drain.
-    """
+    """Tell whether a binding waits for its konnector; without its annotation, it does not."""
     return (
         manifest.is_deleting(binding)
         and keys.DRAIN in manifest.finalizers_of(binding)

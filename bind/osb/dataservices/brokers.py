@@ -72,10 +72,7 @@ class Server:
         return self._catalogue.latest
 
     async def catalogue(self, *, within: float = _CATALOGUE) -> Catalogue | None:
-        """Return its catalogue, read anew where it is older; the last good one where it fails.
-
-        Nobody waits for a broker that hangs but those that know nothing of it.
-        """
+        """Return its catalogue, read again if it is old; the last good one if that fails."""
         if self._catalogue.age < within or (self._reading.locked() and self.latest is not None):
             return self.latest
         async with self._reading, self._turn(NOBODY):

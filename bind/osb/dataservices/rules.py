@@ -100,10 +100,7 @@ def read_json(text: str) -> Manifest | None:
 
 
 def changed_parameters(held: Manifest, wanted: Manifest) -> dict[str, JSON]:
-    """Return the parameters that make what is held into what is wanted, {} where it is.
-
-    They are whole; those that are wanted no more are null.
-    """
+    """Return whole parameters for an update, null for those that left; {} for no difference."""
     gone = {key: None for key in held if key not in wanted}
     is_same = manifest.canonical(in_order(held)) == manifest.canonical(in_order(wanted))
     return {} if is_same else {**gone, **wanted}
