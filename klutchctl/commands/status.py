@@ -155,9 +155,9 @@ async def _look(
     """Look at the clusters and show what was seen; again and again where `every` says so."""
     from asyncio import sleep
 
-    from reconciler.health.memory import remembering
     from reconciler.health.survey import survey
     from reconciler.kube import registry
+    from reconciler.watch.fleet_state import remembering
 
     def now() -> datetime:
         return datetime.now(UTC)
@@ -233,7 +233,7 @@ def _log(*, as_json: bool) -> "Callable[[Board], None]":
         if before is None:
             text = status.events(board) if as_json else status.text(board)
         elif as_json:
-            text = status.events(board, only=status.changed(before, board))
+            text = status.events(board, before=before)
         else:
             text = status.changes(before, board)
         before = board

@@ -16,7 +16,7 @@ from klutchctl.controller.journal import News, Vitals
 from klutchctl.controller.rounds import Rounds, now_here
 from klutchctl.controller.sources import Followed, followed
 from klutchctl.entry import ending
-from klutchctl.render import apply_report, watch_lines
+from klutchctl.render import apply_report
 from klutchctl.settings import Settings, of
 from reconciler.apply import Report
 from reconciler.controller import tracing
@@ -129,17 +129,17 @@ class Speaker(News):
         self._now = now
 
     def cannot_be_used(self, why: str) -> None:
-        self._say(watch_lines.fleet_unreadable(why), sys.stderr)
+        self._say(apply_report.fleet_unreadable(why), sys.stderr)
 
     def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem], *, same: bool) -> None:
-        self._say(watch_lines.fleet_read(fleet, warnings, same=same), sys.stderr)
+        self._say(apply_report.fleet_read(fleet, warnings, same=same), sys.stderr)
 
     def round_ended(self, task: Task, report: Report, seconds: float) -> None:
-        said = watch_lines.round_ended(task, report, seconds, first=self.is_first)
+        said = apply_report.round_ended(task, report, seconds, first=self.is_first)
         self._say(said, sys.stdout)
 
     def round_failed(self, task: Task, why: str, seconds: float) -> None:
-        self._say(watch_lines.round_failed(why), sys.stderr)
+        self._say(apply_report.round_failed(why), sys.stderr)
 
     def _say(self, text: str, stream: TextIO) -> None:
         print(apply_report.stamped(text, self._now()), file=stream, flush=True)

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from klutchctl.entry import sentence
-from klutchctl.render import watch_lines
+from klutchctl.render import apply_report
 from reconciler.apply import GOOD, Outcome, Report, Status
 from reconciler.core.errors import Locked, Problem
 from reconciler.fleet.values import Fleet
+from reconciler.source.following import SourceState
 from reconciler.watch.agenda import Task, concerned
-from reconciler.watch.loop import Signs, ailment, result_of
+from reconciler.watch.fleet_state import RoundResult
+from reconciler.watch.loop import Observer, Signs, ailment, result_of
 
 
-class News(ABC):
+class News(Observer, ABC):
     """An observer that says what is new; what it said last it does not say again.
 
     `is_first`: no round has come to an end before the present one.
@@ -29,14 +31,16 @@ class News(ABC):
         self.is_first = True
 
     def unreadable(self, error: Exception) -> None:
-        """Say that the files cannot be used, and why."""
         why = sentence(error)
         if why != self._of_files:
             self._of_files = why
             self.cannot_be_used(why)
 
-    def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
+    def read(
+        self, fleet: Fleet, found: SourceState | None, warnings: Sequence[Problem] | None
+    ) -> None:
         """Say which files are in use; no warnings are None where they are as they were."""
+        del found
         before, self._fleet = self._fleet, fleet
         if warnings is None and self._of_files == "":
             return
@@ -44,16 +48,15 @@ class News(ABC):
         asked = warnings is None or before is None or concerned(before, fleet) != frozenset()
         self.can_be_used(fleet, warnings or (), same=not asked)
 
-    def ended(self, task: Task, report: Report, seconds: float) -> None:
-        """Say what was done, and what is in the way where that is something else."""
-        trouble = watch_lines.trouble(report)
+    def ended(self, task: Task, result: RoundResult, seconds: float) -> None:
+        report = result.report
+        trouble = apply_report.trouble(report)
         done = sum(one.status is Status.DONE for one in report.outcomes)
         if done or trouble != self._trouble:
             self.round_ended(task, report, seconds)
         self._of_rounds, self._trouble, self.is_first = "", trouble, False
 
     def failed(self, task: Task, error: Exception, seconds: float) -> None:
-        """Say why a round did not come to its end."""
         why = sentence(error)
         # How long a lock has been held is another figure each time.
         about = error.holder if isinstance(error, Locked) else why
@@ -101,7 +104,6 @@ class Journal(News):
         log.log(level, "a line of the plan", extra={**fields, **why})
 
     def cannot_be_used(self, why: str) -> None:
-        """Log that nothing is written, and why."""
         log.warning("the files cannot be used; nothing is changed", extra={"why": why})
 
     def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem], *, same: bool) -> None:
@@ -112,8 +114,7 @@ class Journal(News):
             log.warning("the files are odd", extra={"why": str(problem)})
 
     def round_ended(self, task: Task, report: Report, seconds: float) -> None:
-        """Log what was done, and what is in the way."""
-        trouble = watch_lines.trouble(report)
+        trouble = apply_report.trouble(report)
         fields: dict[str, object] = {
             "trigger": task.trigger.value,
             "result": result_of(report),
@@ -126,12 +127,11 @@ class Journal(News):
         log.log(logging.WARNING if trouble else logging.INFO, "a round", extra=fields)
 
     def round_failed(self, task: Task, why: str, seconds: float) -> None:
-        """Log why a round did not come to its end."""
         fields = {"trigger": task.trigger.value, "seconds": round(seconds, 1), "why": why}
         log.warning("a round failed; it is made again", extra=fields)
 
 
-class Vitals:
+class Vitals(Observer):
     """Notes how rounds go. Asked from another thread, so each note is one new value.
 
     `needs_source`: without files it is not well. A restart does not bring them back. A round may
@@ -152,15 +152,14 @@ class Vitals:
         del error
         self._signs = replace(self._signs, readable=False)
 
-    def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
-        del fleet, warnings
+    def read(
+        self, fleet: Fleet, found: SourceState | None, warnings: Sequence[Problem] | None
+    ) -> None:
+        del fleet, found, warnings
         # While there were no files there were no rounds to make.
         at = self._signs.round_at if self._signs.readable else time.monotonic()
         self._signs = Signs(round_at=at, readable=True)
 
-    def ended(self, task: Task, report: Report, seconds: float) -> None:
-        del task, report, seconds
+    def ended(self, task: Task, result: RoundResult, seconds: float) -> None:
+        del task, result, seconds
         self._signs = replace(self._signs, round_at=time.monotonic())
-
-    def failed(self, task: Task, error: Exception, seconds: float) -> None:
-        """A round that did not end is no sign of life."""

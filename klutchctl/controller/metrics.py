@@ -5,32 +5,112 @@ Times are Unix times, so that an age is `time() - metric` (the practice of Prome
 """
 
 from collections import Counter as Count
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from klutchctl.controller.waits import CommitWait, ReadyWaits
 from reconciler.apply import Report, Status
 from reconciler.core.errors import Locked, Problem
 from reconciler.core.live import control_plane_ref_name
-from reconciler.fleet.values import Fleet
-from reconciler.health.board import Board
+from reconciler.fleet.values import Fleet, UnitKey
+from reconciler.health.board import UNREADY, Board, BoundUnit
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action, Change
-from reconciler.source.signature import Signature
+from reconciler.source.following import SourceState
 from reconciler.watch.agenda import Task, Trigger
-from reconciler.watch.fleet_state import FleetState, SourceProblem
-from reconciler.watch.loop import result_of
+from reconciler.watch.fleet_state import FleetState, RoundResult, SourceProblem
+from reconciler.watch.loop import Observer, result_of
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)
 _LONG: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600)
 _REPAIRS: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE})
 
 
-class FleetMetrics(Collector):
+_MADE: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.ADOPT})
+
+
+class CommitWait:
+    """The time from the first look at a commit until nothing is left to do for it.
+
+    While a guard or a suspension holds it back, people are waited for, and no time is counted. The
+    commit that a process finds at its start is left out: nobody knows when it came.
+    """
+
+    def __init__(self) -> None:
+        self._began: datetime | None = None
+        self._held = 0.0
+        self._held_since: float | None = None
+
+    def after(self, before: FleetState, after: FleetState, now: float) -> float | None:
+        """Take the next state; return the seconds where it is the first in which all is done."""
+        if after.source.changed_at != before.source.changed_at:
+            self._began = None if before.fleet is None else after.source.changed_at
+            self._held, self._held_since = 0.0, None
+        if self._began is None:
+            return None
+        self._count_hold(held=bool(after.waiting.held or after.suspended), now=now)
+        if before.applied_at is not None or after.applied_at is None:
+            return None
+        took = after.applied_at - self._began
+        self._began = None
+        return max(took.total_seconds() - self._held, 0.0)
+
+    def _count_hold(self, *, held: bool, now: float) -> None:
+        if held and self._held_since is None:
+            self._held_since = now
+        elif not held and self._held_since is not None:
+            self._held += now - self._held_since
+            self._held_since = None
+
+
+class ReadyWaits:
+    """The time from the round that wrote a unit until the unit is Ready."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, dict[UnitKey, tuple[Action, float]]] = {}  # by cluster
+
+    def written(self, report: Report, began: float) -> None:
+        """Take the lines of a round that began then."""
+        for outcome in report.outcomes:
+            change = outcome.change
+            done = outcome.status is Status.DONE and change.action in _MADE
+            if done and change.unit is not None:
+                of_cluster = self._written.setdefault(change.cluster, {})
+                of_cluster.setdefault(change.unit, (change.action, began))
+
+    def after(self, before: Board | None, after: Board | None) -> Iterator[tuple[Action, float]]:
+        """Take the next board; yield the action and seconds of each unit that is Ready now."""
+        if after is None or after is before or not self._written:
+            return
+        known = {} if before is None else {one.name: one for one in before.clusters}
+        for cluster in after.clusters:
+            waiting = self._written.get(cluster.name)
+            if waiting is None or known.get(cluster.name) is cluster:
+                continue
+            units = {one.health.unit: one for one in cluster.units}
+            for key, (action, began) in list(waiting.items()):
+                unit = units.get(key)
+                if unit is None or unit.health.ready:
+                    del waiting[key]
+                if unit is not None and unit.health.ready:
+                    yield action, max(_ready_at(unit, after.time, began) - began, 0.0)
+            if not waiting:
+                del self._written[cluster.name]
+
+
+def _ready_at(unit: BoundUnit, looked: datetime, began: float) -> float:
+    """Return when the unit became Ready: as it says, or when it was found where it stayed so."""
+    since = unit.health.since
+    if since is not None and unit.health.exact and since.timestamp() > began:
+        return since.timestamp()
+    return looked.timestamp()
+
+
+class FleetMetrics(Collector, Observer):
     """An observer of a watch and a listener of its states. `now` is in seconds since 1970.
 
     As an observer it stands before what publishes states: a round's lines come before its board.
@@ -135,8 +215,10 @@ class FleetMetrics(Collector):
         self._readable.set(0)
         self._failures.inc()
 
-    def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
-        del warnings
+    def read(
+        self, fleet: Fleet, found: SourceState | None, warnings: Sequence[Problem] | None
+    ) -> None:
+        del found, warnings
         self._readable.set(1)
         self._read.set(self._now())
         for plane in fleet.control_planes:
@@ -145,12 +227,12 @@ class FleetMetrics(Collector):
             self._digest = fleet.digest
             self._changed.set(self._now())
 
-    def ended(self, task: Task, report: Report, seconds: float) -> None:
-        result = result_of(report)
-        self._count(task, result, seconds)
+    def ended(self, task: Task, result: RoundResult, seconds: float) -> None:
+        report, word = result.report, result_of(result.report)
+        self._count(task, word, seconds)
         for status, number in Count(outcome.status for outcome in report.outcomes).items():
             self._outcomes.labels(status.value).inc(number)
-        if result in ("done", "nothing"):
+        if word in ("done", "nothing"):
             self._success.set(self._now())
         self._guards.clear()
         for guard, number in Count(guarded.guard for guarded in report.plan.held).items():
@@ -215,30 +297,69 @@ SERIES: Final = 500  # of one metric with the label `cluster`
 UNSEEN: Final = "klutchctl_watch_cluster_unseen"
 NOT_READY: Final = "klutchctl_cluster_units_not_ready"
 _LINES: Final = tuple(action for action in Action if action is not Action.NOOP)
-_AT_REST: Final = frozenset({State.READY, State.SUSPENDED, State.RELEASED})
 
 
 def families(state: FleetState, unseen: frozenset[str]) -> Iterator[GaugeMetricFamily]:
     """Yield the metrics of a state. `unseen` are the clusters that could not be read."""
-    yield _units(state.fleet, state.board)
-    yield _plan_lines(state)
-    yield _storms(state)
-    yield _verified(state.source.signature, state.source.problem)
-    omitted = GaugeMetricFamily(
-        "klutchctl_series_omitted",
-        "Clusters that a metric leaves out because more than 500 are concerned.",
-        labels=("metric",),
-    )
-    for name, text, values in (
+    for name, text, labels, values in _tables(state):
+        yield _family(name, text, labels, values)
+    omitted: dict[str, int] = {}
+    for name, text, by_cluster in (
         (UNSEEN, "1 for a cluster that could not be read.", dict.fromkeys(unseen, 1)),
         (NOT_READY, "Units of a cluster that should be Ready and are not.", not_ready(state.board)),
     ):
-        family = GaugeMetricFamily(name, text, labels=("cluster",))
-        for cluster in worst(values):
-            family.add_metric((cluster,), values[cluster])
-        yield family
-        omitted.add_metric((name,), max(len(values) - SERIES, 0))
-    yield omitted
+        shown = (((cluster,), by_cluster[cluster]) for cluster in worst(by_cluster))
+        yield _family(name, text, ("cluster",), shown)
+        omitted[name] = max(len(by_cluster) - SERIES, 0)
+    yield _family(
+        "klutchctl_series_omitted",
+        "Clusters that a metric leaves out because more than 500 are concerned.",
+        ("metric",),
+        (((name,), count) for name, count in omitted.items()),
+    )
+
+
+_Values: TypeAlias = Iterable[tuple[tuple[str, ...], int]]  # by labels
+
+
+def _family(name: str, text: str, labels: tuple[str, ...], values: _Values) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for names, value in values:
+        family.add_metric(names, value)
+    return family
+
+
+def _tables(state: FleetState) -> Iterator[tuple[str, str, tuple[str, ...], _Values]]:
+    """Yield name, text and labels of metrics, and their values."""
+    yield (
+        "klutchctl_units",
+        "Units by how they were when last looked at.",
+        ("control_plane", "state"),
+        _units(state.fleet, state.board),
+    )
+    waiting = Count(change.action for change, _ in state.waiting.lines)
+    yield (
+        "klutchctl_plan_lines",
+        "Lines of the plan that were not in place after the last round.",
+        ("action",),
+        [((action.value,), waiting[action]) for action in _LINES],
+    )
+    storms = Count(dict.fromkeys(() if state.fleet is None else state.fleet.control_planes, 0))
+    storms.update(plane_of(state.fleet, storm.cluster) for storm in state.storms)
+    yield (
+        "klutchctl_drift_storms",
+        "Objects that rest because another manager changes them back again and again.",
+        ("control_plane",),
+        [((plane,), count) for plane, count in sorted(storms.items())],
+    )
+    # No sample where nobody asks for signatures: that is neither 1 nor 0.
+    refused = state.source.problem is SourceProblem.UNVERIFIED
+    yield (
+        "klutchctl_source_verified",
+        "1 while the newest commit is signed as --verify asks, 0 while one is refused for that.",
+        (),
+        [((), int(not refused))] if refused or state.source.signature is not None else [],
+    )
 
 
 def worst(values: Mapping[str, int]) -> list[str]:
@@ -249,70 +370,23 @@ def worst(values: Mapping[str, int]) -> list[str]:
 def not_ready(board: Board | None) -> dict[str, int]:
     """Return how many units should be Ready and are not, by the clusters that have any."""
     counted = {
-        cluster.name: sum(one.health.state not in _AT_REST for one in cluster.units)
+        cluster.name: sum(one.health.state in UNREADY for one in cluster.units)
         for cluster in (() if board is None else board.clusters)
     }
     return {name: count for name, count in counted.items() if count}
 
 
-def _units(fleet: Fleet | None, board: Board | None) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(
-        "klutchctl_units",
-        "Units by how they were when last looked at.",
-        labels=("control_plane", "state"),
-    )
+def _units(fleet: Fleet | None, board: Board | None) -> _Values:
     counted: Count[tuple[str, str]] = Count()
     for plane in () if fleet is None else fleet.control_planes:
         counted.update(dict.fromkeys(((plane, state) for state in State), 0))
     for cluster in () if board is None else board.clusters:
-        states = Count(one.health.state for one in cluster.units)
-        for state, count in states.items():
+        for state, count in Count(one.health.state for one in cluster.units).items():
             counted[cluster.control_plane, state] += count
-    for labels, count in sorted(counted.items()):
-        family.add_metric(labels, count)
-    return family
-
-
-def _plan_lines(state: FleetState) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(
-        "klutchctl_plan_lines",
-        "Lines of the plan that were not in place after the last round.",
-        labels=("action",),
-    )
-    counted = Count(change.action for change, _ in state.waiting.lines)
-    for action in _LINES:
-        family.add_metric((action.value,), counted[action])
-    return family
-
-
-def _storms(state: FleetState) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(
-        "klutchctl_drift_storms",
-        "Objects that rest because another manager changes them back again and again.",
-        labels=("control_plane",),
-    )
-    planes = () if state.fleet is None else state.fleet.control_planes
-    counted = Count(dict.fromkeys(planes, 0))
-    counted.update(plane_of(state.fleet, storm.cluster) for storm in state.storms)
-    for plane, count in sorted(counted.items()):
-        family.add_metric((plane,), count)
-    return family
+    return sorted(counted.items())
 
 
 def plane_of(fleet: Fleet | None, cluster: str) -> str:
     """Return the control plane of an app cluster; "" where no document names the cluster."""
     found = None if fleet is None else fleet.clusters.get(cluster)
     return "" if found is None else found.control_plane
-
-
-def _verified(signature: Signature | None, problem: SourceProblem) -> GaugeMetricFamily:
-    """Return no sample where nobody asks for signatures: that is neither 1 nor 0."""
-    family = GaugeMetricFamily(
-        "klutchctl_source_verified",
-        "1 while the newest commit is signed as --verify asks, 0 while one is refused for that.",
-    )
-    if problem is SourceProblem.UNVERIFIED:
-        family.add_metric((), 0)
-    elif signature is not None:
-        family.add_metric((), 1)
-    return family

@@ -1,7 +1,7 @@
 """Makes the rounds of a watch: look, plan, apply what no guard holds, and see how units are."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,7 @@ from reconciler.controller import log_context, tracing
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.lease import holder_here
 from reconciler.controller.tasks import unless
-from reconciler.core.errors import InvalidRepository, KlutchError, Locked
+from reconciler.core.errors import InvalidRepository, KlutchError, Locked, Problem
 from reconciler.core.live import control_plane_ref_name
 from reconciler.core.refs import Ref
 from reconciler.fleet.values import Fleet
@@ -37,7 +37,7 @@ from reconciler.watch.fleet_state import (
     SourceProblem,
     merged,
 )
-from reconciler.watch.loop import Recorder, result_of
+from reconciler.watch.loop import Observer, result_of
 from reconciler.watch.states import States
 
 if TYPE_CHECKING:
@@ -208,8 +208,8 @@ def now_here() -> datetime:
     return datetime.now(UTC)
 
 
-class Publishing(Recorder):
-    """A recorder that fills `states`. `sentence` is what a person reads of an error."""
+class Publishing(Observer):
+    """An observer that fills `states`. `sentence` is what a person reads of an error."""
 
     def __init__(
         self, states: States, *, now: Callable[[], datetime], sentence: Callable[[Exception], str]
@@ -238,7 +238,10 @@ class Publishing(Recorder):
         )
         self._states.put(state)
 
-    def read(self, fleet: Fleet, found: SourceState | None) -> None:
+    def read(
+        self, fleet: Fleet, found: SourceState | None, warnings: Sequence[Problem] | None
+    ) -> None:
+        del warnings
         if found is not None:
             self._signature, self.snapshot = found.signature, found.snapshot
         state = fleet_state.source_read(self._looked(), fleet, self._signature, now=self._now())

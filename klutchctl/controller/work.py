@@ -25,7 +25,7 @@ from reconciler.core import keys, names
 from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
 from reconciler.core.refs import Ref
 from reconciler.fleet.values import Fleet
-from reconciler.health.board import Board, ClusterHealth
+from reconciler.health.board import UNREADY, Board, ClusterHealth
 from reconciler.health.survey import survey
 from reconciler.health.verdict import State
 from reconciler.kube import registry
@@ -48,7 +48,6 @@ _FIRST: Final = 1.0  # seconds
 _STEADY: Final = 15.0
 _SHARE: Final = 10.0  # a pause lasts so many times the CPU time of the look before it
 _MOMENT: Final = 0.5  # what is due so soon is looked at along
-_UNWELL: Final = frozenset({State.PROGRESSING, State.DEGRADED, State.UNKNOWN})
 _Seen: TypeAlias = tuple[object, ...]
 
 # Reads some app clusters of a fleet, and returns how their units are.
@@ -168,7 +167,7 @@ def _part(state: FleetState, *, unread: bool) -> Board | None:
 
 
 def _is_unwell(cluster: ClusterHealth) -> bool:
-    return cluster.state in _UNWELL or any(one.health.state in _UNWELL for one in cluster.units)
+    return cluster.state in UNREADY or any(one.health.state in UNREADY for one in cluster.units)
 
 
 def _seen(cluster: ClusterHealth) -> _Seen:
@@ -247,8 +246,7 @@ async def work(
             rounds.make,
             terms=Terms(interval=options.interval),
             clock=Clock(now=time.monotonic, jitter=random.random),
-            observers=[parts.journal, vitals, parts.meters],
-            recorder=parts.publishing,
+            observers=[parts.journal, vitals, parts.meters, parts.publishing],
             shape=Shape(name, options.shard, status.suspended),
         )
         await watch.run(rounds.stop)

@@ -1,4 +1,4 @@
-"""The report of an apply, as text, JUnit XML and JSON; and its progress.
+"""The report of an apply, as text, JUnit XML and JSON; its progress, and the lines of a watch.
 
 On a terminal an apply also shows, below its steps, a line for each cluster. Of the document, a new
 minor version adds fields, a major breaks.
@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from xml.etree import ElementTree
 
 from klutchctl.render import plan_rows, terminal
-from klutchctl.render.terminal import Style, visible
+from klutchctl.render.terminal import Style, visible, visible_lines
 from reconciler.apply import GOOD, Outcome, Report, Status
+from reconciler.core.errors import Problem
+from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change
+from reconciler.watch.agenda import Task, Trigger
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -336,3 +339,53 @@ def ends(why: str, sent: int, *, fetches: bool = False) -> str:
     verb = "are" if sent > 1 else "is"
     fetch = "; a fetch is, if one has begun" if fetches else ""
     return f"{visible(why)}: no write starts any more, and {writes} {verb} waited for{fetch}"
+
+
+_SHOWN_DIGITS: Final = 12  # of a commit
+_BECAUSE: Final = {
+    Trigger.SOURCE: "the files have changed",
+    Trigger.RETRY: "another try of what was left undone",
+    Trigger.DRIFT: "a look at everything",
+}
+
+
+def fleet_read(fleet: Fleet, warnings: Sequence[Problem], *, same: bool = False) -> str:
+    """Return that the files are of use, and what is odd about them.
+
+    `same`: they ask for just what those before them did.
+    """
+    at = f" @ {fleet.revision[:_SHOWN_DIGITS]}" if fleet.revision else ""
+    news = ", as before: nothing to apply" if same else ""
+    lines = [f"Fleet {visible(fleet.name)}{at}: {len(fleet.units)} units{news}"]
+    return "\n".join([*lines, *(f"Warning: {visible(str(one))}" for one in warnings)])
+
+
+def fleet_unreadable(sentence: str) -> str:
+    """Return that the files are of no use, and what follows from that."""
+    return f"{visible_lines(sentence)}\nNothing is changed until the files can be used again."
+
+
+def round_failed(sentence: str) -> str:
+    """Return that a round did not come to its end."""
+    return f"{visible_lines(sentence)}\nThis is tried again."
+
+
+def round_ended(task: Task, result: Report, seconds: float, *, first: bool = False) -> str:
+    """Return what a round did, and what it left undone. `first`: of this process."""
+    because = "start" if first else _BECAUSE[task.trigger]
+    head = f"{because} ({seconds:.1f} s). {summary(result)}"
+    return "\n".join([head, *(f"  {one}" for one in trouble(result))])
+
+
+def trouble(result: Report) -> tuple[str, ...]:
+    """Return what is not as the files say after a round, a line each."""
+    plan = result.plan
+    held = (f"held: {visible(one.guard)}: {visible(one.message)}" for one in plan.held)
+    unseen = (f"not read: {visible(one.name)}: {visible(one.reason)}" for one in plan.unseen)
+    bad = (one for one in result.outcomes if one.status not in GOOD)
+    counted = Counter((one.change.cluster, one.status.value) for one in bad)
+    counted.update(
+        (one.cluster, one.action.value) for one in plan.changes if one.action is Action.BLOCKED
+    )
+    undone = (f"{visible(name)}: {n} {status}" for (name, status), n in sorted(counted.items()))
+    return (*held, *unseen, *undone)

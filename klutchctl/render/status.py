@@ -1,7 +1,7 @@
 """A board of units: an aligned table for people, and events for programs."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -13,6 +13,7 @@ from reconciler.core.decision import page_of
 from reconciler.core.times import format_time
 from reconciler.health.board import Board, BoundUnit, ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State
+from reconciler.watch.fleet_state import changed
 
 _SYMBOLS: Final[Mapping[State, str]] = {
     State.READY: " ",
@@ -152,42 +153,29 @@ def _summary(board: Board) -> str:
     return ", ".join(words) or "no units"
 
 
-def changed(before: Board, after: Board) -> Iterator[tuple[ClusterHealth, BoundUnit]]:
-    """Yield the units whose state or reason is another than before, or that are new."""
-    known = {unit.health.unit: unit.health for unit in before.units}
-    for cluster in after.clusters:
-        for unit in cluster.units:
-            last, now = known.get(unit.health.unit), unit.health
-            if last is None or (last.state, last.reason) != (now.state, now.reason):
-                yield cluster, unit
-
-
 def changes(before: Board, after: Board) -> str:
     """Return a line for every change between two boards, for a log; "" where there is none."""
-    known = {unit.health.unit: unit.health for unit in before.units}
-    time, lines = format_time(after.time), ""
-    for _, unit in changed(before, after):
-        health, last = unit.health, known.get(unit.health.unit)
-        turn = f"{last.state} -> {health.state}" if last else f"new: {health.state}"
+    time, lines, gone = format_time(after.time), "", []
+    for key, was, unit in changed(before.clusters, after.clusters):
+        if unit is None:
+            gone.append(key)
+            continue
+        health = unit.health
+        turn = f"{was.health.state} -> {health.state}" if was else f"new: {health.state}"
         why = f": {health.reason}: {health.message}" if health.reason else ""
-        lines += f"{time} {visible(str(health.unit))}: {turn}{visible(why)}\n"
-    for key in sorted(known.keys() - {unit.health.unit for unit in after.units}):
-        lines += f"{time} {visible(str(key))}: gone\n"
-    return lines
+        lines += f"{time} {visible(str(key))}: {turn}{visible(why)}\n"
+    return lines + "".join(f"{time} {visible(str(key))}: gone\n" for key in sorted(gone))
 
 
-def events(board: Board, *, only: Iterable[tuple[ClusterHealth, BoundUnit]] | None = None) -> str:
-    """Return a line of JSON for every unit, or for `only` these, and one with the counts."""
-    pairs = (
-        ((cluster, unit) for cluster in board.clusters for unit in cluster.units)
-        if only is None
-        else only
-    )
+def events(board: Board, *, before: Board | None = None) -> str:
+    """Return a line of JSON for every unit, or those that changed since, and the counts."""
+    turns = list(changed(before.clusters if before else (), board.clusters))
     time = format_time(board.time)
     lines: list[Mapping[str, object]] = [
-        {"event": "unit", "time": time, "cluster": cluster.name, **unit_json(unit)}
-        for cluster, unit in pairs
+        {"event": "unit", "time": time, "cluster": key.cluster, **unit_json(unit)}
+        for key, _, unit in turns
+        if unit is not None
     ]
-    if only is None or lines:
+    if before is None or lines:
         lines.append({"event": "summary", "time": time, **summary(board)})
     return "".join(json.dumps(line) + "\n" for line in lines)

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeGuard
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeGuard, TypeVar
 
 from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter
 from pydantic.alias_generators import to_camel
@@ -35,8 +35,15 @@ HINT: Final = "`klutchctl status -o json=FILE` writes one"
 _VERSIONS: Final = re.compile(r"1\.[0-9]{1,9}")
 _HEALTH: Final = ("state", "reason", "message", "since", "sinceExact", "lastKnown")
 
+T = TypeVar("T")
 _Time: TypeAlias = Annotated[Moment, PlainSerializer(format_time, when_used="unless-none")]
 _Line: TypeAlias = Annotated[Change, PlainSerializer(planfile.line, return_type=Any)]
+
+
+def _as(kind: type[T], value: Any, **others: Any) -> T:
+    """Return a dataclass of another kind with the fields of a value, but for `others`."""
+    names = {one.name for one in fields(kind)} - others.keys()  # type: ignore[arg-type]
+    return kind(**{name: getattr(value, name) for name in names}, **others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,31 +69,14 @@ class UnitDocument:
     @classmethod
     def of(cls, unit: BoundUnit) -> "UnitDocument":
         health = unit.health
-        return cls(
-            binding=unit.binding,
-            group=health.unit.group,
-            resource=health.unit.resource,
-            state=health.state,
-            reason=health.reason,
-            message=health.message,
-            since=health.since,
-            since_exact=health.exact,
-            last_known=health.last_known,
-            leaving=unit.leaving,
-            origin=unit.origin,
-        )
+        named = {"group": health.unit.group, "resource": health.unit.resource}
+        bound = {"binding": unit.binding, "leaving": unit.leaving, "origin": unit.origin}
+        return _as(cls, health, since_exact=health.exact, **named, **bound)
 
     def unit(self, cluster: str) -> BoundUnit:
-        health = UnitHealth(
-            UnitKey(cluster, self.group, self.resource),
-            self.state,
-            self.reason,
-            self.message,
-            self.since,
-            self.last_known,
-            self.since_exact,
-        )
-        return BoundUnit(self.binding, health, self.leaving, self.origin)
+        key = UnitKey(cluster, self.group, self.resource)
+        health = _as(UnitHealth, self, unit=key, exact=self.since_exact)
+        return _as(BoundUnit, self, health=health)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,20 +92,10 @@ class ClusterDocument:
 
     @classmethod
     def of(cls, cluster: ClusterHealth) -> "ClusterDocument":
-        return cls(
-            name=cluster.name,
-            control_plane=cluster.control_plane,
-            state=cluster.state,
-            message=cluster.message,
-            since=cluster.since,
-            units=tuple(map(UnitDocument.of, cluster.units)),
-        )
+        return _as(cls, cluster, units=tuple(map(UnitDocument.of, cluster.units)))
 
     def cluster(self) -> ClusterHealth:
-        units = tuple(unit.unit(self.name) for unit in self.units)
-        return ClusterHealth(
-            self.name, self.control_plane, units, self.state, self.message, self.since
-        )
+        return _as(ClusterHealth, self, units=tuple(one.unit(self.name) for one in self.units))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,12 +130,10 @@ class WaitingDocument:
 
     @classmethod
     def of(cls, waiting: Waiting) -> "WaitingDocument":
-        lines = tuple(LineDocument.of(change, end) for change, end in waiting.lines)
-        return cls(plan_id=waiting.plan_id, lines=lines, held=waiting.held, unseen=waiting.unseen)
+        return _as(cls, waiting, lines=tuple(LineDocument.of(*line) for line in waiting.lines))
 
-    def waiting(self) -> Waiting:
-        lines = tuple(line.line() for line in self.lines)
-        return Waiting(lines, self.held, self.unseen, self.plan_id)
+    def read(self) -> Waiting:
+        return _as(Waiting, self, lines=tuple(line.line() for line in self.lines))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,12 +152,11 @@ class OperationDocument:
 
     @classmethod
     def of(cls, state: FleetState) -> "OperationDocument":
-        same = {one.name: getattr(state, one.name) for one in fields(cls) if one.name != "waiting"}
-        return cls(waiting=WaitingDocument.of(state.waiting), **same)
+        return _as(cls, state, waiting=WaitingDocument.of(state.waiting))
 
     def state(self, board: Board) -> FleetState:
-        same = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "waiting"}
-        return FleetState(name=board.fleet, board=board, waiting=self.waiting.waiting(), **same)
+        named = {"name": board.fleet, "board": board, "fleet": None}
+        return _as(FleetState, self, waiting=self.waiting.read(), **named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,24 +182,18 @@ class StatusDocument:
 
     def state(self) -> FleetState:
         clusters = tuple(one.cluster() for one in self.clusters)
-        board = Board(
-            self.fleet, self.revision, self.time, clusters, self.unread, self.control_planes
-        )
-        if self.operation is not None:
-            return self.operation.state(board)
-        return _bare(board)
+        board = _as(Board, self, clusters=clusters, planes=self.control_planes, ahead=0.0)
+        return _bare(board) if self.operation is None else self.operation.state(board)
 
 
 def dump(board: Board, *, state: FleetState | None = None) -> str:
     """Return one JSON object and a newline; with what a controller knows, where one does."""
-    document = StatusDocument(
+    document = _as(
+        StatusDocument,
+        board,
         format=FORMAT,
         version=VERSION,
-        time=board.time,
-        fleet=board.fleet,
-        revision=board.revision,
         clusters=tuple(map(ClusterDocument.of, board.clusters)),
-        unread=board.unread,
         summary=summary(board),
         control_planes=board.planes,
         operation=OperationDocument.of(state) if _is_operated(state) else None,

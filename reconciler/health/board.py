@@ -34,6 +34,22 @@ _KEPT: Final = "sync has stopped; its copies on the control plane were kept"
 Definitions: TypeAlias = Mapping[str, Manifest | None]
 
 
+TROUBLED: Final = (State.DEGRADED, State.UNKNOWN)
+UNREADY: Final = (*TROUBLED, State.PROGRESSING)
+_WORST_FIRST: Final = (
+    *UNREADY,
+    State.SUSPENDED,
+    State.READY,
+    State.RELEASED,  # of a unit or a cluster that left, and says nothing of what stays
+)
+RANK: Final[Mapping[State, int]] = {state: rank for rank, state in enumerate(_WORST_FIRST)}
+
+
+def worst(states: Iterable[State]) -> State | None:
+    """Return the state that needs people most; None of none."""
+    return min(states, key=RANK.__getitem__, default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class BoundUnit:
     """A unit on the board. `binding` is the name of its Binding, "" where no document names it.

@@ -4,17 +4,17 @@ One value, and many projections of it: FleetStatus, metrics, notifications, the 
 time is passed in, and what a projection needs of the past stands in the value.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from reconciler.apply import GOOD, Outcome, Report, approval
 from reconciler.core.live import control_plane_ref_name
-from reconciler.fleet.values import Fleet
-from reconciler.health.board import Board
-from reconciler.health.memory import remembering
+from reconciler.fleet.values import Fleet, UnitKey
+from reconciler.health.board import Board, BoundUnit, ClusterHealth, ordered
+from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import Action, Change, Held, UnseenCluster
 from reconciler.source.following import Looked
 from reconciler.source.signature import Signature
@@ -288,3 +288,91 @@ def _remembered(history: tuple[RoundRecord, ...], record: RoundRecord) -> tuple[
     if last.done or (last.result, last.failed) != (record.result, record.failed):
         return (record, *history)[:REMEMBERED]
     return (replace(last, why=record.why), *history[1:])
+
+
+# A unit, how it was, and how it is; None: it was not there, or is gone.
+Turn: TypeAlias = tuple[UnitKey, BoundUnit | None, BoundUnit | None]
+
+
+def changed(before: Iterable[ClusterHealth], after: Iterable[ClusterHealth]) -> Iterator[Turn]:
+    """Yield the units whose state or reason is another than before, by cluster."""
+    old, new = ({one.name: one for one in clusters} for clusters in (before, after))
+    for name in {**old, **new}:
+        was, now = old.get(name), new.get(name)
+        if was is now:
+            continue
+        units = now.units if now else ()
+        known = {unit.health.unit: unit for unit in (was.units if was else ())}
+        for unit in units:
+            last, health = known.get(unit.health.unit), unit.health
+            if last and (last.health.state, last.health.reason) == (health.state, health.reason):
+                continue
+            yield health.unit, last, unit
+        gone = known.keys() - {unit.health.unit for unit in units}
+        yield from ((key, last, None) for key, last in known.items() if key in gone)
+
+
+def remembering(before: Board, after: Board) -> Board:
+    """Return `after`, where what could not be read shows how it was `before`, and when that was.
+
+    What cannot be read is neither gone nor well: it is as it was when it was last read. Also units
+    that are not in the files: only what is read tells that those are there.
+    """
+    known = {one.health.unit: one.health for one in before.units}
+    clusters = {one.name: one for one in after.clusters}
+    for unseen in _unseen(before, after):
+        there = clusters.get(unseen.name, unseen)
+        units = {one.health.unit: one for one in (*there.units, *unseen.units)}
+        clusters[unseen.name] = replace(there, units=ordered(units.values()))
+    remembered = (
+        replace(one, units=tuple(_remembering(unit, known, before.time) for unit in one.units))
+        for _, one in sorted(clusters.items())
+    )
+    return replace(after, clusters=tuple(remembered))
+
+
+def _unseen(before: Board, after: Board) -> Iterator[ClusterHealth]:
+    """Yield clusters with those of their units that nobody could see now: they may be there."""
+    there = {one.health.unit for one in after.units}
+    reasons = {one.name: one.reason for one in after.unread}
+    for cluster in before.clusters:
+        places = (cluster.name, control_plane_ref_name(cluster.control_plane))
+        why = next((reasons[one] for one in places if one in reasons), None)
+        if why is None:
+            continue
+        units = tuple(
+            replace(one, health=UnitHealth(one.health.unit, State.UNKNOWN, "NotRead", why))
+            for one in cluster.units
+            if one.leaving and one.health.unit not in there
+        )
+        if units:
+            yield replace(cluster, units=units, state=State.UNKNOWN, message=why, since=None)
+
+
+def _remembering(one: BoundUnit, known: Mapping[UnitKey, UnitHealth], time: datetime) -> BoundUnit:
+    last = known.get(one.health.unit)
+    if last is None:
+        return one
+    if not one.health.exact:
+        return replace(one, health=_narrowed(one.health, last, time))
+    if one.health.state is not State.UNKNOWN or one.health.last_known:
+        return one
+    if last.state is State.UNKNOWN:
+        kept = replace(one.health, last_known=last.last_known, since=last.since)
+    else:
+        kept = replace(one.health, last_known=last.state, since=time)
+    return replace(one, health=kept)
+
+
+def _narrowed(health: UnitHealth, last: UnitHealth, time: datetime) -> UnitHealth:
+    """Say what the look before tells of a beginning that nothing else tells.
+
+    What was otherwise then began after it; what was so already began when was said then.
+    """
+    if last.state is State.UNKNOWN:
+        # Of what was so before, only the state is known, and not whether it had this reason.
+        began = None if last.last_known in (None, health.state) else last.since
+    else:
+        began = last.since if last.reason == health.reason else time
+    known = [each for each in (health.since, began) if each is not None]
+    return replace(health, since=max(known))

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from reconciler.apply import GOOD, Report, Status
 from reconciler.controller import log_context, tracing
@@ -33,33 +33,16 @@ Round: TypeAlias = Callable[[Fleet, agenda.Scope], Awaitable[RoundResult]]
 Shape: TypeAlias = Callable[[Fleet], Fleet]
 
 
-class Observer(Protocol):
-    """A receiver of what happens in a watch. Times are in seconds."""
+class Observer:
+    """A receiver of all that happens in a watch; it does nothing by itself. Times are seconds."""
 
     def unreadable(self, error: Exception) -> None:
         """Receive that the files cannot be read or used, after each look that found it so."""
 
-    def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
-        """Receive that the files can be read. `warnings` are None where nothing changed."""
-
-    def ended(self, task: agenda.Task, report: Report, seconds: float) -> None:
-        """Receive that a round has come to its end."""
-
-    def failed(self, task: agenda.Task, error: Exception, seconds: float) -> None:
-        """Receive why a round failed: a KlutchError, such as Locked, or a defect of ours."""
-
-
-class Recorder:
-    """A receiver of all that the state of a fleet is made of. Times are in seconds.
-
-    It does nothing by itself.
-    """
-
-    def unreadable(self, error: Exception) -> None:
-        """Receive that the files cannot be read or used, after each look that found it so."""
-
-    def read(self, fleet: Fleet, found: SourceState | None) -> None:
-        """Receive the fleet, and what was read where that is new."""
+    def read(
+        self, fleet: Fleet, found: SourceState | None, warnings: Sequence[Problem] | None
+    ) -> None:
+        """Receive the fleet; what was read, and its warnings, are None where nothing changed."""
 
     def began(self, task: agenda.Task) -> None:
         """Receive that a round begins."""
@@ -68,7 +51,7 @@ class Recorder:
         """Receive that a round has come to its end."""
 
     def failed(self, task: agenda.Task, error: Exception, seconds: float) -> None:
-        """Receive why a round failed."""
+        """Receive why a round failed: a KlutchError, such as Locked, or a defect of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +62,6 @@ class Clock:
     jitter: Callable[[], float]
 
 
-UNRECORDED: Final = Recorder()
-
-
 def _as_it_is(fleet: Fleet) -> Fleet:
     return fleet
 
@@ -90,10 +70,10 @@ class Watch:
     """Follows one source. Use once, within one event loop.
 
     `do` makes a round. It ends soon after `stop` is set, and waits for writes that were sent.
-    Observers come before the recorder.
+    Observers are called in their order.
     """
 
-    def __init__(  # noqa: PLR0913 - each is a part
+    def __init__(
         self,
         source: Source,
         do: Round,
@@ -101,12 +81,11 @@ class Watch:
         terms: agenda.Terms,
         clock: Clock,
         observers: Sequence[Observer],
-        recorder: Recorder = UNRECORDED,
         shape: Shape = _as_it_is,
     ) -> None:
         self._source, self._do, self._shape = source, do, shape
         self._terms, self._clock = terms, clock
-        self._observers, self._recorder = observers, recorder
+        self._observers = observers
         self._agenda = agenda.Agenda(everything_at=clock.now())
         self._numbers = itertools.count(1)
         self._mark = ""
@@ -141,11 +120,9 @@ class Watch:
         except Exception as error:  # a defect, too, leaves unknown what is wanted
             for observer in self._observers:
                 observer.unreadable(error)
-            self._recorder.unreadable(error)
             return None
         for observer in self._observers:
-            observer.read(fleet, warnings)
-        self._recorder.read(fleet, found)
+            observer.read(fleet, found, warnings)
         return fleet
 
     def _take(self, found: SourceState) -> Sequence[Problem]:
@@ -170,7 +147,8 @@ class Watch:
 
     async def _round(self, fleet: Fleet, task: agenda.Task) -> None:
         began = self._clock.now()
-        self._recorder.began(task)
+        for observer in self._observers:
+            observer.began(task)
         try:
             with tracing.span("klutchctl.round", fleet=fleet.name, trigger=task.trigger.value):
                 result = await self._do(fleet, task.scope)
@@ -181,13 +159,11 @@ class Watch:
             seconds = self._clock.now() - began
             for observer in self._observers:
                 observer.failed(task, error, seconds)
-            self._recorder.failed(task, error, seconds)
         else:
             undone = agenda.left(fleet, result.report)
             seconds = self._clock.now() - began
             for observer in self._observers:
-                observer.ended(task, result.report, seconds)
-            self._recorder.ended(task, result, seconds)
+                observer.ended(task, result, seconds)
         self._agenda = agenda.after(
             self._agenda,
             task,

@@ -22,7 +22,7 @@ from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
-from reconciler.watch.fleet_status.document import LARGEST, TROUBLED, status_of
+from reconciler.watch.fleet_status.document import LARGEST, LISTED, status_of
 from reconciler.watch.fleet_status.writer import FleetStatusWriter
 from reconciler.watch.states import States
 from tests.support.accounts import ROBOT, robot_token, with_token
@@ -175,7 +175,7 @@ async def test_the_worst_fleet_fits_and_nothing_of_it_is_lost(scene):
     await scene.run()
     live = await scene.says(**AT_REST | {"units": "0/200"})
     assert len(canonical(live["status"])) <= LARGEST
-    assert len(live["status"]["troubled"]) == TROUBLED
+    assert len(live["status"]["troubled"]) == LISTED
     expected = status_of(scene.states.now, at(0), accepted=COMMIT, before=live["status"])
     assert live["status"] == expected
 

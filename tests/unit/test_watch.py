@@ -10,12 +10,13 @@ import typer
 
 from klutchctl.commands.watch import Speaker, address
 from klutchctl.controller.sources import Followed, followed
-from klutchctl.render import apply_report, watch_lines
+from klutchctl.render import apply_report
 from klutchctl.settings import Settings
 from reconciler.apply import Status
 from reconciler.core.errors import ConfigError, Locked, Origin, Problem
 from reconciler.planning.changes import Held, UnseenCluster
 from reconciler.watch.agenda import Task, Trigger
+from reconciler.watch.fleet_state import RoundResult
 from tests.support import fleets
 from tests.support.checkouts import commit_work_tree
 from tests.support.reports import report
@@ -69,7 +70,7 @@ def test_a_round_in_words():
         unseen=[UnseenCluster("cafe", "connect timeout")],
     )
     said = "a look at everything (1.2 s). Applied: 1 done, 2 failed; 1 cluster not read."
-    assert watch_lines.round_ended(ALL, output, 1.24).splitlines() == [
+    assert apply_report.round_ended(ALL, output, 1.24).splitlines() == [
         said,
         "  held: max-deletes: 3 units \\x1b[2J would be released",
         "  not read: cafe: connect timeout",
@@ -94,20 +95,20 @@ STORIES = {
 def test_what_is_reported_of_rounds(rounds, want, capsys):
     speaker = Speaker(lambda: NOW)
     for one in rounds:
-        speaker.ended(CHANGED, one, 1.0)
+        speaker.ended(CHANGED, RoundResult(one), 1.0)
     said = [line.removeprefix(TIME) for line in capsys.readouterr().out.splitlines()]
     assert [line.partition(" (1.0 s)")[0] for line in said if "1.0 s" in line] == want
 
 
 def test_a_source_is_reported_when_it_is_another_one(capsys):
     speaker, fleet = Speaker(lambda: NOW), fleets.fleet()
-    speaker.read(fleet, (Problem(Origin("a.yaml", 1, 1), "odd", "is odd"),))
-    speaker.read(fleet, None)
+    speaker.read(fleet, None, (Problem(Origin("a.yaml", 1, 1), "odd", "is odd"),))
+    speaker.read(fleet, None, None)
     for _ in range(3):
         speaker.unreadable(ConfigError("there is nothing"))
     speaker.unreadable(KeyError("hunter2canary"))
-    speaker.read(fleet, None)
-    speaker.read(replace(fleet, revision="4c1e9d2", digest="another"), ())
+    speaker.read(fleet, None, None)
+    speaker.read(replace(fleet, revision="4c1e9d2", digest="another"), None, ())
     lines = capsys.readouterr().err.splitlines()
     assert all(line.startswith(TIME) for line in lines)
     assert [line.removeprefix(TIME) for line in lines] == [
@@ -141,7 +142,7 @@ def test_a_lock_is_reported_once_for_each_holder(capsys):
     speaker = Speaker()
     for holder, age in (("a", 1), ("a", 2), ("b", 1)):
         speaker.failed(ALL, Locked("eu", holder, timedelta(seconds=age)), 0.1)
-    speaker.ended(ALL, SILENT, 1.0)
+    speaker.ended(ALL, RoundResult(SILENT), 1.0)
     speaker.failed(ALL, Locked("eu", "b", timedelta(seconds=3)), 0.1)
     said = capsys.readouterr().err
     assert (said.count("fleet: a,"), said.count("fleet: b,")) == (1, 2)

@@ -13,26 +13,15 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from reconciler.apply import Outcome
-from reconciler.fleet.values import UnitKey
-from reconciler.health.board import Board, BoundUnit, ClusterHealth
-from reconciler.health.verdict import State, UnitHealth
+from reconciler.health.board import RANK, TROUBLED, Board, BoundUnit, ClusterHealth, worst
+from reconciler.health.verdict import State
 from reconciler.planning.changes import Change
-from reconciler.watch.fleet_state import FleetState
+from reconciler.watch.fleet_state import FleetState, Turn, changed
 
 Line: TypeAlias = tuple[Change, Outcome | None]
 
 LEFT: Final = "(left the files)"  # the column of units that no Binding names any more
 CONTROL_PLANE: Final = "control-plane"  # a label that every cluster has on the board
-TROUBLED: Final = (State.DEGRADED, State.UNKNOWN)
-_WORST_FIRST: Final = (
-    State.DEGRADED,
-    State.UNKNOWN,
-    State.PROGRESSING,
-    State.SUSPENDED,
-    State.READY,
-    State.RELEASED,  # of a unit or a cluster that left, and says nothing of what stays
-)
-_RANK: Final[Mapping[State, int]] = {state: rank for rank, state in enumerate(_WORST_FIRST)}
 _TROUBLES: Final = 50
 _CHANGED: Final = 50
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
@@ -40,11 +29,6 @@ _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 def column_of(unit: BoundUnit) -> str:
     return unit.binding or LEFT
-
-
-def worst(states: Iterable[State]) -> State | None:
-    """Return the state that needs people most; None of none."""
-    return min(states, key=_RANK.__getitem__, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +183,7 @@ def _row(cluster: ClusterHealth, labels: Mapping[str, str], before: Row | None) 
 def _cell(cluster: str, units: list[BoundUnit]) -> Cell:
     if len(units) == 1:
         return Cell(units[0].health.state, 1, 1, cluster, units[0])
-    first = min(units, key=lambda one: _RANK[one.health.state])
+    first = min(units, key=lambda one: RANK[one.health.state])
     state = first.health.state
     ill = sum(one.health.state is state for one in units)
     return Cell(state, ill, len(units), cluster, first)
@@ -207,31 +191,15 @@ def _cell(cluster: str, units: list[BoundUnit]) -> Cell:
 
 def joined(cells: Iterable[Cell]) -> Cell:
     found = list(cells)
-    first = min(found, key=lambda one: _RANK[one.state])
+    first = min(found, key=lambda one: RANK[one.state])
     ill = sum(one.ill for one in found if one.state is first.state)
     return Cell(first.state, ill, sum(one.total for one in found), first.cluster, first.unit)
 
 
-def changed(before: Index, after: Index) -> list[tuple[UnitKey, State | None]]:
-    """Return the first units whose state or reason is another than before; None: it is gone."""
-    return list(itertools.islice(_changed(before, after), _CHANGED))
-
-
-def _changed(before: Index, after: Index) -> Iterator[tuple[UnitKey, State | None]]:
-    for name in {**before.rows, **after.rows}:
-        then, now = before.rows.get(name), after.rows.get(name)
-        if then is now:
-            continue
-        known, found = _healths(then), _healths(now)
-        for key, health in found.items():
-            last = known.get(key)
-            if last is None or (last.state, last.reason) != (health.state, health.reason):
-                yield key, health.state
-        yield from ((key, None) for key in known if key not in found)
-
-
-def _healths(row: Row | None) -> dict[UnitKey, UnitHealth]:
-    return {one.health.unit: one.health for one in row.health.units} if row is not None else {}
+def changes(before: Index, after: Index) -> list[Turn]:
+    """Return the first units whose state or reason is another than before, or that are gone."""
+    clusters = ([row.health for row in index.rows.values()] for index in (before, after))
+    return list(itertools.islice(changed(*clusters), _CHANGED))
 
 
 def _words(cluster: ClusterHealth) -> Iterator[str]:
@@ -254,4 +222,4 @@ def _troubles(row: Row) -> Iterator[Trouble]:
 
 def _urgency(trouble: Trouble) -> tuple[int, datetime, str, str]:
     unit = trouble.unit.health.unit.name if trouble.unit else ""
-    return _RANK[trouble.state], trouble.since or _NEVER, trouble.cluster.name, unit
+    return RANK[trouble.state], trouble.since or _NEVER, trouble.cluster.name, unit

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
-from klutchctl.web.board.index import Index, changed, index_of
+from klutchctl.web.board.index import Index, changes, index_of
 from reconciler.core.errors import origin
 from reconciler.kube.turns import Party, Places
 from reconciler.watch.fleet_state import FleetState
@@ -92,8 +92,8 @@ def _indexed(version: int, state: FleetState, before: Index) -> tuple[Index, byt
         "id": version,
         "counts": {one.value: number for one, number in index.counts.items()},
         "changed": [
-            {"cluster": key.cluster, "unit": key.name, "state": now}
-            for key, now in changed(before, index)
+            {"cluster": key.cluster, "unit": key.name, "state": now and now.health.state}
+            for key, _, now in changes(before, index)
         ],
     }
     return index, f"id: {version}\nevent: round\ndata: {json.dumps(data)}\n\n".encode()

@@ -17,6 +17,7 @@ from reconciler.core.conditions import FALSE, READY, TRUE, UNKNOWN
 from reconciler.core.documents import one_line
 from reconciler.core.manifest import JSON, Manifest, get_text
 from reconciler.core.times import format_time
+from reconciler.health.board import UNREADY
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action, Held
 from reconciler.watch.agenda import AGAIN
@@ -57,7 +58,6 @@ _FOR_PEOPLE: Final = frozenset({SourceProblem.INVALID, SourceProblem.UNVERIFIED}
 _LISTED: Final = 3
 _NOT_SO: Final = (FALSE, "AsExpected", "")
 _NOT_READ: Final = ("NotRead", "the files were not read yet")
-_UNREADY: Final = (State.DEGRADED, State.UNKNOWN, State.PROGRESSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _of_units(state: FleetState) -> Verdict:
     units = [one.health for one in state.board.units if not one.leaving]
     states = Counter(one.state for one in units)
     total = _count(states.total())
-    for worst in _UNREADY:
+    for worst in UNREADY:
         if count := states[worst]:
             found = {f"{one.unit.cluster}: {one.reason}" for one in units if one.state is worst}
             said = f"{count} of {total} {'is' if count == 1 else 'are'} {worst.value}"

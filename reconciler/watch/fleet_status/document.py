@@ -14,7 +14,7 @@ from reconciler.apply import Status
 from reconciler.core.live import control_plane_ref_name
 from reconciler.core.manifest import JSON, Manifest, get_int, get_maps, get_text
 from reconciler.core.times import format_time, moment
-from reconciler.health.board import ClusterHealth
+from reconciler.health.board import TROUBLED, ClusterHealth
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action
 from reconciler.watch.agenda import AGAIN
@@ -31,7 +31,6 @@ from reconciler.watch.fleet_status.conditions import conditions_of, cut, short
 NOT_READ: Final = "NotRead"
 APPLY_FAILED: Final = "ApplyFailed"
 BLOCKED: Final = "Blocked"
-_WORST: Final = (State.DEGRADED, State.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def _all(state: FleetState) -> Iterator[Trouble]:
     for storm in state.storms:
         said = f"{storm.object} is changed back by {storm.manager or 'another manager'}"
         yield Trouble(storm.cluster, "DriftStorm", said)
-    for state_of in _WORST:
+    for state_of in TROUBLED:
         for cluster in board.clusters if board else ():
             yield from _of_cluster(cluster, state_of)
 
@@ -86,7 +85,7 @@ def _of_cluster(cluster: ClusterHealth, state: State) -> Iterator[Trouble]:
 
 
 LARGEST: Final = 64_000  # bytes of JSON
-TROUBLED: Final = 50
+LISTED: Final = 50
 _SHARD: Final = 20
 _NAME: Final = 253  # bytes
 _URL: Final = 1_024
@@ -209,7 +208,7 @@ def _troubled(
     """Return the first troubles. What stood there before began when it said then."""
     begun = {(get_text(one, "cluster"), get_text(one, "reason")): one for one in before}
     rows: list[dict[str, JSON]] = []
-    for one in found[:TROUBLED]:
+    for one in found[:LISTED]:
         row = {"cluster": cut(one.cluster, _NAME), "reason": cut(one.reason, _ID)}
         there = begun.get((row["cluster"], row["reason"]), {})
         since = moment(get_text(there, "since")) or one.since or now

@@ -35,7 +35,7 @@ from reconciler.health.verdict import State
 from reconciler.kube.informer import Informer
 from reconciler.planning.changes import Action, Held, UnseenCluster
 from reconciler.watch.agenda import Task, Trigger
-from reconciler.watch.fleet_state import FleetState, SourceProblem, Storm
+from reconciler.watch.fleet_state import FleetState, RoundResult, SourceProblem, Storm
 from reconciler.watch.states import States
 from tests.support import fleet_states as made
 from tests.support import prometheus
@@ -58,14 +58,14 @@ class Controller:
     def rests(self):
         """Have read the files, and have it all in place."""
         state = made.at_rest()
-        self.meters.read(made.fleet(), ())
+        self.meters.read(made.fleet(), None, ())
         self.put(state)
 
     def put(self, state, **source):
         self.states.put(replace(state, source=replace(state.source, **source)))
 
     def round(self, came_to=None):
-        self.meters.ended(EVERYTHING, came_to or report(), 0.2)
+        self.meters.ended(EVERYTHING, RoundResult(came_to or report()), 0.2)
 
 
 class Agent:

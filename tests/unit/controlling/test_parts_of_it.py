@@ -121,7 +121,7 @@ def test_a_source_that_is_away_is_no_reason_for_a_restart():
         vitals.unreadable(ConfigError("away"))
     assert without.ailment() == ""
     assert within.ailment().endswith("the source cannot be read")
-    without.read(FLEET, None)
+    without.read(FLEET, None, None)
     assert without.ailment().startswith("no round has ended for 0 s")
 
 

@@ -13,9 +13,9 @@ from reconciler.core.manifest import put
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.core.times import format_time
 from reconciler.health.board import board, view_of
-from reconciler.health.memory import remembering
 from reconciler.health.survey import ahead_of_all
 from reconciler.health.verdict import State
+from reconciler.watch.fleet_state import remembering
 from tests.support.scenes import (
     SEARCH,
     applied,

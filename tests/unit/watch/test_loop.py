@@ -14,7 +14,7 @@ from reconciler.planning.changes import Held, UnseenCluster
 from reconciler.source.following import SourceState
 from reconciler.watch.agenda import Task, Terms, Trigger
 from reconciler.watch.fleet_state import RoundResult
-from reconciler.watch.loop import Clock, Signs, Watch, ailment, result_of
+from reconciler.watch.loop import Clock, Observer, Signs, Watch, ailment, result_of
 from tests.support.fleet_texts import document, one_file
 from tests.support.reports import report
 from tests.support.spans import Collector
@@ -43,7 +43,7 @@ def several(labels):
     return Snapshot(files, "", "fleet.yaml")
 
 
-class Story:
+class Story(Observer):
     """What a source gives look by look, what each round comes to, and what was heard.
 
     The clock moves by a second for each rest. The end of the looks is the end of the watch.
@@ -88,11 +88,11 @@ class Story:
         at = f" at {error.revision}" if isinstance(error, InvalidRepository) else ""
         self.heard.append(f"unreadable{at}: {error}")
 
-    def read(self, fleet, warnings):
+    def read(self, fleet, found, warnings):
         if warnings is not None:
             self.heard.append("read")
 
-    def ended(self, task, report, seconds):
+    def ended(self, task, result, seconds):
         self.heard.append(f"ended: {task.trigger.value}")
 
     def failed(self, task, error, seconds):
@@ -197,7 +197,7 @@ async def test_each_round_is_a_span_and_a_number_in_the_log():
             logged.append(log_context.current())
             return await super().make(fleet, scope)
 
-        def ended(self, task, report, seconds):
+        def ended(self, task, result, seconds):
             logged.append(log_context.current())
 
     with tracing.collected(collector):

@@ -19,7 +19,14 @@ from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import Action, Held, UnseenCluster
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch.agenda import Task, Trigger
-from reconciler.watch.fleet_state import FleetState, SourceProblem, SourceView, Storm, Waiting
+from reconciler.watch.fleet_state import (
+    FleetState,
+    RoundResult,
+    SourceProblem,
+    SourceView,
+    Storm,
+    Waiting,
+)
 from tests.support import fleets
 from tests.support.reports import change, report
 
@@ -43,19 +50,23 @@ def meters(clock):
     return FleetMetrics(lambda: clock.now)
 
 
+def ended(meters, task, came_to, seconds):
+    meters.ended(task, RoundResult(came_to), seconds)
+
+
 def value(meters, name, **labels):
     return meters.registry.get_sample_value(f"klutchctl_watch_{name}", labels)
 
 
 def test_rounds_and_their_lines_are_counted(meters, clock):
-    meters.ended(EVERYTHING, report(Status.DONE, Status.DONE, Status.HELD, held=[IN_USE]), 3.0)
+    ended(meters, EVERYTHING, report(Status.DONE, Status.DONE, Status.HELD, held=[IN_USE]), 3.0)
     assert value(meters, "rounds_total", trigger="drift", result="held") == 1
     assert value(meters, "outcomes_total", status="done") == 2
     assert value(meters, "round_duration_seconds_sum", trigger="drift") == 3.0
     assert value(meters, "guards_held", guard="in-use") == 1
     assert value(meters, "last_success_timestamp_seconds") == 0
     clock.now = 1010.0
-    meters.ended(EVERYTHING, report(), 1.0)
+    ended(meters, EVERYTHING, report(), 1.0)
     assert value(meters, "guards_held", guard="in-use") is None
     assert value(meters, "last_success_timestamp_seconds") == 1010.0
 
@@ -69,25 +80,25 @@ def test_rounds_that_did_not_end(meters):
 
 def test_the_age_of_the_source(meters, clock):
     fleet = fleets.fleet()
-    meters.read(fleet, ())
+    meters.read(fleet, None, ())
     clock.now = 1010.0
-    meters.read(fleet, None)
+    meters.read(fleet, None, None)
     assert value(meters, "source_changed_timestamp_seconds") == 1000.0
     assert value(meters, "source_read_timestamp_seconds") == 1010.0
     meters.unreadable(ConfigError(SECRET))
     assert value(meters, "source_readable") == 0
     assert value(meters, "source_failures_total") == 1
     clock.now = 1020.0
-    meters.read(replace(fleet, digest="other"), ())
+    meters.read(replace(fleet, digest="other"), None, ())
     assert value(meters, "source_readable") == 1
     assert value(meters, "source_changed_timestamp_seconds") == 1020.0
 
 
 def test_a_cluster_is_unseen_until_it_was_looked_at_again(meters):
     unseen = [UnseenCluster(name, "why") for name in ("shop", "cafe", "control-plane/eu")]
-    meters.ended(EVERYTHING, report(unseen=unseen), 1.0)
+    ended(meters, EVERYTHING, report(unseen=unseen), 1.0)
     assert value(meters, "cluster_unseen", cluster="cafe") == 1
-    meters.ended(Task(Trigger.RETRY, frozenset({"shop"})), report(), 1.0)
+    ended(meters, Task(Trigger.RETRY, frozenset({"shop"})), report(), 1.0)
     assert value(meters, "cluster_unseen", cluster="shop") is None
     assert value(meters, "cluster_unseen", cluster="control-plane/eu") is None
     assert value(meters, "cluster_unseen", cluster="cafe") == 1
@@ -97,7 +108,7 @@ def test_no_text_from_anywhere_is_in_a_label(meters):
     meters.unreadable(ConfigError(SECRET))
     meters.failed(EVERYTHING, ConfigError(SECRET), 1.0)
     plan = replace(report().plan, held=(Held("in-use", SECRET),))
-    meters.ended(EVERYTHING, replace(report(), plan=plan, ended=SECRET), 1.0)
+    ended(meters, EVERYTHING, replace(report(), plan=plan, ended=SECRET), 1.0)
     assert SECRET.encode() not in generate_latest(meters.registry)
 
 
@@ -249,7 +260,7 @@ READY_WAITS = {
 )
 def test_how_long_units_take_to_be_ready(meters, clock, state, since, looked, want):
     clock.now = at(10).timestamp()
-    meters.ended(EVERYTHING, made(), 10.0)  # the round began at 0
+    ended(meters, EVERYTHING, made(), 10.0)  # the round began at 0
     first = operated(board=board(health("shop", State.PROGRESSING), time=at(10)))
     then = operated(board=board(health("shop", state, since=since), time=at(looked)))
     again = replace(then, board=board(health("shop", state, since=since), time=at(900)))
@@ -264,14 +275,14 @@ def test_a_board_from_before_says_nothing_of_a_unit_that_was_written(meters, clo
     clock.now = at(10).timestamp()
     states = [operated(board=board(old)), operated(board=board(old, time=at(20)))]
     meters.listener(FleetState(name=""), states[0])
-    meters.ended(EVERYTHING, made(Action.UPDATE), 10.0)
+    ended(meters, EVERYTHING, made(Action.UPDATE), 10.0)
     meters.listener(*states)
     assert shown(meters, "unit_time_to_ready_seconds_count", action="update") is None
 
 
 @pytest.mark.parametrize("failed", [made(status=Status.FAILED), made(Action.DELETE)])
 def test_only_units_that_were_made_are_waited_for(meters, failed):
-    meters.ended(EVERYTHING, failed, 10.0)
+    ended(meters, EVERYTHING, failed, 10.0)
     see(meters, operated(board=board(health("shop", State.READY), time=at(60))))
     assert "unit_time_to_ready_seconds_count" not in generate_latest(meters.registry).decode()
 
@@ -281,22 +292,22 @@ def repairs(meters):
 
 
 def test_repairs_are_what_changed_by_itself(meters):
-    meters.read(FLEET, None)
+    meters.read(FLEET, None, None)
     assert repairs(meters) == 0
-    meters.ended(Task(Trigger.SOURCE, None), report(Status.DONE), 1.0)
-    meters.ended(EVERYTHING, report(Status.HELD, Status.UNCHANGED), 1.0)
+    ended(meters, Task(Trigger.SOURCE, None), report(Status.DONE), 1.0)
+    ended(meters, EVERYTHING, report(Status.HELD, Status.UNCHANGED), 1.0)
     assert repairs(meters) == 0
-    meters.ended(EVERYTHING, report(Status.DONE), 1.0)
+    ended(meters, EVERYTHING, report(Status.DONE), 1.0)
     assert repairs(meters) == 1
 
 
 def test_what_was_left_undone_or_unread_is_no_drift(meters):
-    meters.read(FLEET, None)
+    meters.read(FLEET, None, None)
     see(meters, operated(waiting=Waiting(((change("shop"), None),))))
-    meters.ended(EVERYTHING, report(Status.DONE), 1.0)
+    ended(meters, EVERYTHING, report(Status.DONE), 1.0)
     see(meters, operated())
-    meters.ended(EVERYTHING, report(unseen=[UnseenCluster("shop", "why")]), 1.0)
-    meters.ended(EVERYTHING, report(Status.DONE), 1.0)
+    ended(meters, EVERYTHING, report(unseen=[UnseenCluster("shop", "why")]), 1.0)
+    ended(meters, EVERYTHING, report(Status.DONE), 1.0)
     assert repairs(meters) == 0
 
 
@@ -320,7 +331,9 @@ def test_5000_troubled_clusters_stay_within_the_cap(meters):
     many = [health(name, State.DEGRADED) for name in clusters(5000)]
     many[4000] = health("c-4000", State.DEGRADED, State.DEGRADED)
     see(meters, operated(board=board(*many)))
-    meters.ended(EVERYTHING, report(unseen=[UnseenCluster(name, "") for name in clusters(5000)]), 1)
+    ended(
+        meters, EVERYTHING, report(unseen=[UnseenCluster(name, "") for name in clusters(5000)]), 1
+    )
     for name in (metrics.NOT_READY, metrics.UNSEEN):
         assert len(series(meters, name)) == 500
         assert shown(meters, "series_omitted", metric=name) == 4500

@@ -30,7 +30,7 @@ def publishing(states):
 
 
 def test_the_files_that_are_in_use(publishing, states):
-    publishing.read(FLEET, None)
+    publishing.read(FLEET, None, None)
     assert (states.now.name, states.now.fleet, states.now.source.read_at) == ("acme", FLEET, NOW)
 
 
@@ -43,7 +43,7 @@ PROBLEMS = {
 
 @pytest.mark.parametrize(("error", "want", "refused"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_why_the_files_are_not_used(error, want, refused, publishing, states):
-    publishing.read(FLEET, None)
+    publishing.read(FLEET, None, None)
     publishing.unreadable(error)
     source = states.now.source
     assert (source.problem, source.why, source.refused) == (want, f"said: {error}", refused)

@@ -10,9 +10,9 @@ from threading import Event, get_ident
 import pytest
 
 from klutchctl.web.board import index
-from klutchctl.web.board.index import CONTROL_PLANE, LEFT, changed, index_of, worst
+from klutchctl.web.board.index import CONTROL_PLANE, LEFT, changes, index_of
 from klutchctl.web.board.newest import Made
-from reconciler.health.board import ClusterHealth, PlaneHealth
+from reconciler.health.board import ClusterHealth, PlaneHealth, worst
 from reconciler.health.verdict import State
 from reconciler.watch.fleet_state import FleetState, Waiting
 from reconciler.web.requests import RequestRefused
@@ -156,10 +156,10 @@ def test_where_the_board_is_the_same_only_what_waits_is_found_anew():
 
 def test_what_changed_between_two_states():
     before, after = of(R, P, R), of(R, D)
-    found = {key.resource: state for key, state in changed(before, after)}
+    found = {key.resource: now and now.health.state for key, _, now in changes(before, after)}
     assert found == {"kinds1": D, "kinds2": None}
-    assert changed(before, before) == []
-    assert len(changed(index_of(1, boards.empty()), index_of(2, boards.big(200)))) == 50
+    assert changes(before, before) == []
+    assert len(changes(index_of(1, boards.empty()), index_of(2, boards.big(200)))) == 50
 
 
 @pytest.fixture

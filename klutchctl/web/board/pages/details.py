@@ -1,6 +1,6 @@
 """The pages below the first: a cluster, a unit, what waits, and the rounds that were made. Pure."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -11,8 +11,7 @@ from klutchctl.web.board.pages import parts
 from klutchctl.web.board.pages.parts import Page, Query
 from reconciler.core.decision import page_of
 from reconciler.core.live import control_plane_ref_name
-from reconciler.core.refs import GroupResource
-from reconciler.fleet.values import Fleet, Unit, UnitKey
+from reconciler.fleet.values import UnitKey
 from reconciler.health.board import BoundUnit, ClusterHealth
 from reconciler.planning.changes import Action, Held
 from reconciler.reports.why import Provenance
@@ -101,7 +100,7 @@ def unit(
         reason_page=page_of(health.reason, docs),
         facts=[
             (what, which, plan_rows.place(origin))
-            for what, which, origin in _facts(index.state.fleet, found, explain)
+            for what, which, origin in _facts(found, explain(health.unit))
         ],
         nothing=_nothing(index.state.waiting, row.health),
         lines=lines,
@@ -128,34 +127,7 @@ def _held(waiting: Waiting, cluster: str, lines: list[Line]) -> Iterator[Held]:
             yield one
 
 
-def _facts(fleet: Fleet | None, found: BoundUnit, explain: Explain) -> Iterator[Fact]:
-    key = found.health.unit
-    source = explain(key)
+def _facts(found: BoundUnit, source: Provenance | None) -> Iterable[Fact]:
     if source is not None:
-        yield from why.facts(source)
-        return
-    bound = fleet.units.get(key) if fleet is not None else None
-    if fleet is None or bound is None:
-        if found.binding:
-            yield "Binding", found.binding, found.origin
-        return
-    cluster = fleet.clusters[key.cluster]
-    yield "Binding", bound.binding, bound.origin
-    yield "Cluster", cluster.name, cluster.origin
-    yield "ControlPlane", cluster.control_plane, fleet.control_planes[cluster.control_plane].origin
-    yield from _rest(bound)
-
-
-def _rest(bound: Unit) -> Iterator[Fact]:
-    if bound.template:
-        yield "Template", bound.template, None
-    for claim in bound.claims:
-        accepted = "accepted" if claim.accepted else "rejected"
-        yield (
-            "claim",
-            f"{GroupResource(claim.group, claim.resource).name}, {accepted}",
-            claim.origin,
-        )
-    for other in bound.depends_on:
-        yield "depends on", str(other), None
-    yield "deletionPolicy", bound.deletion_policy, None
+        return why.facts(source)
+    return [("Binding", found.binding, found.origin)] if found.binding else ()

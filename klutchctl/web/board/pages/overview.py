@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from klutchctl.render.status import age
-from klutchctl.web.board.index import Cell, Index, Row, column_of, joined, share, worst
+from klutchctl.web.board.index import Cell, Index, Row, column_of, joined, share
 from klutchctl.web.board.pages import parts
 from klutchctl.web.board.pages.parts import Page, Query
 from reconciler.fleet import reference_index
+from reconciler.health.board import worst
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action
 

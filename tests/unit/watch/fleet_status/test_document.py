@@ -20,7 +20,7 @@ from reconciler.watch import fleet_state
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState, SourceProblem, Storm
 from reconciler.watch.fleet_status.conditions import cut
-from reconciler.watch.fleet_status.document import LARGEST, TROUBLED, status_of, tells_more
+from reconciler.watch.fleet_status.document import LARGEST, LISTED, status_of, tells_more
 from tests.support.fleet_states import (
     COMMIT,
     NEXT,
@@ -328,7 +328,7 @@ def crowded(number, text):
 def test_any_fleet_has_room(text):
     said = status(crowded(100, text), accepted=text)
     assert len(canonical(said)) <= LARGEST
-    assert len(said["troubled"]) == TROUBLED
+    assert len(said["troubled"]) == LISTED
     assert len(canonical(status(crowded(100, text), before=said))) <= LARGEST
 
 
@@ -336,7 +336,7 @@ def test_5000_troubled_clusters_have_room():
     said = status(crowded(5_000, "<é\n" * 200))
     assert len(canonical(said)) <= LARGEST
     assert said["clusters"]["troubled"] == 5_001
-    assert len(said["troubled"]) == TROUBLED
+    assert len(said["troubled"]) == LISTED
 
 
 def test_what_somebody_wrote_into_the_status_has_no_room_either():
