@@ -257,14 +257,14 @@ class PairedSync(TaskSupervisor):
         for app_namespace in self._there.all():
             self.enqueue_all(app_namespace)
 
-    def record(self, about: Manifest | None, note: Note) -> None:
+    def record(self, about: Manifest | None, note: Note, kind: Kind | None = None) -> None:
         """Record an Event about an object of the app cluster, if it is there.
 
         In a Namespace that is being deleted, it is about that.
         """
         if about is None:
             return
-        agent, kind = self.link.agent, self.kind
+        agent, kind = self.link.agent, kind or self.kind
         home = agent.namespaces.get("", namespace_of(about))
         if home is not None and is_deleting(home):
             # An API server takes no new object there, and so no Event.

@@ -236,12 +236,8 @@ async def bind(
     dry_run: bool,
 ) -> Manifest:
     """Return the BindingResponse for a token. Raises Denied, BadAnswer and BindEnded."""
-    body: dict[str, JSON] = {
-        **cluster,
-        "resources": [one.wire for one in resources],
-        "dryRun": dry_run,
-    }
-    return await _posted(http, door.bind_url, body, _bearer(token))
+    wanted: Manifest = {"resources": [one.wire for one in resources], "dryRun": dry_run}
+    return await _posted(http, door.bind_url, {**cluster, **wanted}, _bearer(token))
 
 
 async def offered(http: Http, door: FrontDoor, token: Secret) -> list[GroupResource]:

@@ -17,6 +17,7 @@ from klutchctl.render import plan_rows, terminal
 from klutchctl.render.terminal import Style, visible, visible_lines
 from reconciler.apply import GOOD, Outcome, Report, Status
 from reconciler.core.errors import Problem
+from reconciler.core.times import format_time
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change
 from reconciler.watch.agenda import Task, Trigger
@@ -326,8 +327,7 @@ def progress(stream: TextIO) -> Iterator[Lines | _Board]:
 
 def stamped(text: str, now: datetime) -> str:
     """Return the text with the time before each of its lines."""
-    time = now.isoformat(timespec="seconds")
-    return "\n".join(f"{time} {line}" for line in text.split("\n"))
+    return "\n".join(f"{format_time(now)} {line}" for line in text.split("\n"))
 
 
 def ends(why: str, sent: int, *, fetches: bool = False) -> str:

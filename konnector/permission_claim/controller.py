@@ -20,6 +20,7 @@ from konnector.permission_claim.rules import Rule
 from konnector.permission_claim.ways import Seen, Way
 from reconciler.controller import tracing
 from reconciler.controller.tasks import TaskSupervisor
+from reconciler.controller.tracing import trips
 from reconciler.controller.tracing.trips import Write, secret_down
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision
@@ -113,11 +114,15 @@ class PermissionClaims(PairedSync):
         decision = NOTHING if kept else decide.decide(seen)
         if self.guard.note(place, orphan=_orphan(seen) is not None):
             self.link.around.changed("")
+        claim = self._services.claim_of(place.namespace, seen.provider or {})
         for note in decision.notes:
             self.record(seen.consumer, note)
+            if claim is not None:  # its developer knows of the claim alone
+                about = replace(note, message=f"{self.kind.kind} {place.name}: {note.message}")
+                self.record(claim[1], about, claim[0])
         if not decision.tasks:
             self.drop_event(place)
-            self.say(place, "")
+            self.say(place, "".join(note.message for note in decision.notes))
             return HELD if kept else self._again(seen)
         if wait := self._stamps_in(seen):
             return wait
@@ -136,7 +141,8 @@ class PermissionClaims(PairedSync):
     def _trace(self, seen: Seen, decision: Decision, write: Write) -> None:
         comes = self.kind.resource == SECRET.resource and DOWN in directions(decision)
         if comes and seen.provider is not None:
-            secret_down(self._services.trace_of(seen.claim_place.namespace, seen.provider), write)
+            found = self._services.claim_of(seen.claim_place.namespace, seen.provider)
+            secret_down(trips.trace_of(found[1] if found else seen.provider), write)
 
     async def _looked(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
         kind = self.kind

@@ -10,7 +10,6 @@ from konnector.context import SyncContext
 from konnector.permission_claim.controller import ClaimedResource, PermissionClaims
 from konnector.permission_claim.rules import Rule, rules_of
 from reconciler.controller.tasks import TaskSupervisor
-from reconciler.controller.tracing import TraceId, trips
 from reconciler.core import manifest
 from reconciler.core.errors import Oversized
 from reconciler.core.manifest import Manifest
@@ -130,14 +129,14 @@ class Syncs(TaskSupervisor):
         said = [sentence for one in found if one is not None for sentence in one.problems]
         return list(dict.fromkeys(said))
 
-    def trace_of(self, app_namespace: str, origin: Manifest) -> TraceId:
-        """Return the trace of the claim whose copy owns an object, else that of the object."""
+    def claim_of(self, app_namespace: str, origin: Manifest) -> tuple[Kind, Manifest] | None:
+        """Return the claim whose copy owns an object, with its kind."""
         for owner in manifest.get_maps(origin, "metadata", "ownerReferences"):
             for one in self._instances.values():
                 if one.kind.kind == owner.get("kind"):
                     claim = one.here.get(app_namespace, manifest.get_text(owner, "name"))
-                    return trips.trace_of(origin if claim is None else claim)
-        return trips.trace_of(origin)
+                    return None if claim is None else (one.kind, claim)
+        return None
 
     def has_copies(self, app_namespace: str) -> bool:
         """Tell whether bound copies belong to an app namespace, or may do."""

@@ -22,8 +22,8 @@ QUESTION: Final = "Do you accept this Permission? [No,Yes]"
 _APP_SECRETS: Final = "secrets of applications"
 _KINDS: Final = {"secrets": "Secrets", "configmaps": "ConfigMaps"}
 _TAKES: Final = ("autoDonate", "autoAdopt")  # who owns the objects is another question then
-_EITHER: Final = ("Read and write", "in your namespaces")
 _HEADINGS: Final = {
+    "": ("Read and write", "in your namespaces"),
     OWNER_PROVIDER: ("Put", "into your namespaces"),
     OWNER_CONSUMER: ("Read", "in your namespaces"),
     "autoAdopt": ("Take over", "in your namespaces"),
@@ -61,10 +61,10 @@ class Terms:
 
 def terms(claim: Manifest) -> Terms:
     """Return all that a person accepts with a permission claim, and what comes of a no."""
-    kind = claim_key(claim)
-    kind = _KINDS.get(kind, kind)
-    taken = next((one for one in _TAKES if get_bool(claim, one)), "")
-    begin, end = _HEADINGS.get(taken or get_text(claim, "selector", "owner"), _EITHER)
+    kind = _KINDS.get(claim_key(claim), claim_key(claim))
+    owner = get_text(claim, "selector", "owner")
+    owner = next((one for one in _TAKES if get_bool(claim, one)), owner)
+    begin, end = _HEADINGS.get(owner, _HEADINGS[""])
     return Terms(begin, kind, end, [*_rows(claim), Row("Without it", _without(claim, kind))])
 
 

@@ -106,15 +106,10 @@ class Leadership:
 
     async def _keep(self) -> None:
         await self._lease.keep()
-        self._fence.lose_lock(self._lost())
+        self._fence.lose_lock(self._lease.loss)
 
     def _lapsed(self) -> str:
-        return self._lost() if self._lease.lapsed else ""
-
-    def _lost(self) -> str:
-        if self._lease.taken:
-            return f"{self._lease.ref}: another holder took it over"
-        return f"{self._lease.ref}: not renewed for {self._lease.times.deadline:g} s"
+        return self._lease.loss if self._lease.lapsed else ""
 
     async def _acquire(self) -> None:
         warned = False

@@ -62,6 +62,7 @@ class _Hold:
     uid: str = ""
     renewed: float = _NEVER  # when our last write was sent that succeeded
     taken: bool = False  # by another
+    why: str = "no answer"  # the last renewal failed
 
 
 def holder_here() -> str:
@@ -112,6 +113,13 @@ class Lease:
     def taken(self) -> bool:
         """Whether another holds what was ours."""
         return self._hold.taken
+
+    @property
+    def loss(self) -> str:
+        """Why it is ours no more, once that is so."""
+        if self._hold.taken:
+            return f"{self.ref}: another holder took it over"
+        return f"{self.ref}: not renewed for {self.times.deadline:g} s: {self._hold.why}"
 
     async def look(self) -> Manifest | None:
         """Return the Lease as it is, or None."""
@@ -176,7 +184,8 @@ class Lease:
                         self._hold.taken = True
                         return
                 pause = self.times.period
-            except (ClusterError, TimeoutError):
+            except (ClusterError, TimeoutError) as error:
+                self._hold.why = str(error) or self._hold.why
                 pause = self.times.period / 4
 
     async def release(self) -> None:

@@ -115,7 +115,8 @@ class ClusterError(KlutchError):
         self.status, self.reason, self.retry_after = status, reason, retry_after
         self.outcome_unknown = outcome_unknown
         doubt = " (the write may have happened)" if outcome_unknown else ""
-        super().__init__(f"{ref.cluster}: {verb} {ref.object}: {message}{doubt}")
+        what = ref.kind if verb == "create" and not ref.name else ref.object
+        super().__init__(f"{ref.cluster}: {verb} {what}: {message}{doubt}")
 
     @property
     def cluster(self) -> str:

@@ -180,7 +180,10 @@ def _stopped(facts: UnitFacts) -> _Fault | None:
     if facts.stopped is None:
         return None
     at = times.format_time(facts.stopped)
-    message = f"the konnector has not renewed its Lease since {at}: see whether it runs"
+    message = (
+        f"the konnector has not renewed its Lease since {at}: see whether it runs, and whether its"
+        " cluster takes writes"
+    )
     return _Fault("KonnectorStopped", message, facts.stopped)
 
 

@@ -101,7 +101,7 @@ def code_form(  # noqa: PLR0913 - each is a parameter of the protocol
     return _token_form(provider, client, fields, now=now, jti=jti)
 
 
-def client_credentials_form(
+def machine_form(  # noqa: PLR0913 - each is a parameter of the protocol
     provider: Provider,
     client: Client,
     *,
@@ -109,13 +109,21 @@ def client_credentials_form(
     now: float,
     jti: bytes,
     audience: str = "",
+    subject: tuple[Secret, str] | None = None,
 ) -> Form:
-    """Return the form of a machine for itself (RFC 6749 4.4.2). Raises as `proof` does."""
-    fields: Fields = (
-        ("grant_type", "client_credentials"),
-        *_scope(scopes),
-        *((("audience", audience),) if audience else ()),
-    )
+    """Return the form of a machine for itself (RFC 6749 4.4.2), or for a foreign token (RFC 8693).
+
+    `subject` is that token, with its type. Raises as `proof` does.
+    """
+    grant: Fields = (("grant_type", "client_credentials"),)
+    if subject is not None:
+        grant = (
+            ("grant_type", _EXCHANGE_GRANT),
+            ("subject_token", subject[0]),
+            ("subject_token_type", subject[1]),
+            ("requested_token_type", _ACCESS_TOKEN),
+        )
+    fields = (*grant, *((("audience", audience),) if audience else ()), *_scope(scopes))
     return _token_form(provider, client, fields, now=now, jti=jti)
 
 
@@ -140,8 +148,7 @@ def device_form(
         ("code_challenge", challenge),
         ("code_challenge_method", "S256"),
     )
-    proven = proof(provider, client, now=now, jti=jti)
-    return Form(url, (*fields, *proven.fields), proven.authorization)
+    return _token_form(provider, client, fields, now=now, jti=jti, url=url)
 
 
 def device_token_form(
@@ -162,33 +169,10 @@ def device_token_form(
     return _token_form(provider, client, fields, now=now, jti=jti)
 
 
-def exchange_form(  # noqa: PLR0913 - each is a parameter of the protocol
-    provider: Provider,
-    client: Client,
-    *,
-    subject_token: Secret,
-    subject_token_type: str,
-    audience: str,
-    scopes: Sequence[str],
-    now: float,
-    jti: bytes,
-) -> Form:
-    """Return the form that turns a foreign token into an access token (RFC 8693 2.1)."""
-    fields: Fields = (
-        ("grant_type", _EXCHANGE_GRANT),
-        ("subject_token", subject_token),
-        ("subject_token_type", subject_token_type),
-        ("requested_token_type", _ACCESS_TOKEN),
-        *((("audience", audience),) if audience else ()),
-        *_scope(scopes),
-    )
-    return _token_form(provider, client, fields, now=now, jti=jti)
-
-
 def _token_form(
-    provider: Provider, client: Client, fields: Fields, *, now: float, jti: bytes
+    provider: Provider, client: Client, fields: Fields, *, now: float, jti: bytes, url: str = ""
 ) -> Form:
-    url = _required(provider, provider.token_endpoint, "token_endpoint")
+    url = url or _required(provider, provider.token_endpoint, "token_endpoint")
     proven = proof(provider, client, now=now, jti=jti)
     return Form(url, (*fields, *proven.fields), proven.authorization)
 

@@ -65,9 +65,7 @@ class Visitor:
 
     async def credentials(self, client):
         provider = await self.issuer.provider()
-        return await self.tokens(
-            grants.client_credentials_form(provider, client, scopes=(), **proof())
-        )
+        return await self.tokens(grants.machine_form(provider, client, scopes=(), **proof()))
 
     async def bearer(self, token):
         """Return the claims of a token, as the door takes it."""

@@ -152,7 +152,7 @@ def federated(provider, **claims) -> grants.Client:
 
 
 def for_itself(known, client, audience: str = ""):
-    return grants.client_credentials_form(
+    return grants.machine_form(
         known, client, scopes=(), now=time.time(), jti=JTI, audience=audience
     )
 
@@ -170,11 +170,10 @@ async def test_machines(provider, http, known):
 
 async def test_exchange(provider, http, known):
     subject = provider.bearer(sub="a-pipeline", iss="https://ci.example")
-    form = grants.exchange_form(
+    form = grants.machine_form(
         known,
         CLIENTS["a secret"],
-        subject_token=Secret(subject),
-        subject_token_type="urn:ietf:params:oauth:token-type:jwt",
+        subject=(Secret(subject), "urn:ietf:params:oauth:token-type:jwt"),
         audience="https://door.example",
         scopes=(),
         now=time.time(),

@@ -101,7 +101,7 @@ async def test_a_machine(provider, http, issuer, machine):
     known = await issuer.provider()
     secret = Secret(machine.secret) if machine.secret else None
     key = Secret(machine.key.private_pem.decode()) if machine.key else None
-    form = grants.client_credentials_form(
+    form = grants.machine_form(
         known,
         grants.Client(machine.id, secret=secret, key=key),
         scopes=(),

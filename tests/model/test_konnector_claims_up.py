@@ -11,7 +11,7 @@ import pytest
 from reconciler.blueprints.objects import build
 from reconciler.core import keys
 from reconciler.core.errors import Forbidden, Rejected
-from reconciler.core.manifest import Manifest, annotations_of, get_text, uid_of
+from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, uid_of
 from reconciler.core.refs import CONFIG_MAP, CRD, EVENT, SECRET, Kind, Ref
 from tests.kit.wire import Wires
 from tests.support.bound_scenes import BIND, Scene, b64, remove, served, until
@@ -159,9 +159,16 @@ async def test_two_of_one_name_are_left_alone_and_reported(scene: Scene) -> None
     async with scene.backend(), konnector(scene.app.connection):
         there, here = await bound(scene, DOWN)
         mine = await here.make(SECRET, "creds", **data("mine"))
-        await there.make(SECRET, "creds", **data("theirs"))
+        copy, claim = await scene.copy(), await scene.instance()
+        kind = scene.offer.kind
+        owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name_of(copy)}
+        owned = {"ownerReferences": [{**owner, "uid": uid_of(copy)}]}
+        await there.make(SECRET, "creds", metadata=owned, **data("theirs"))
         event = await until(lambda: _event(here, mine, "ClaimConflict"))
         assert "resource-owner: Provider" in event["note"]
+        of_claim = await until(lambda: _event(here, claim, "ClaimConflict"))
+        assert of_claim["note"] == f"Secret creds: {event['note']}"
+        assert "/creds: The provider has another" in await eventually(partial(degraded, scene))
         assert await here.holds(SECRET, "creds", "mine")
         assert await there.holds(SECRET, "creds", "theirs")
         await here.note(SECRET, "creds", resource_owner="Provider")

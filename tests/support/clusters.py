@@ -2,11 +2,14 @@
 
 import json
 import os
+import resource
 import signal
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import Request, urlopen
 
 import psutil
 
@@ -129,18 +132,32 @@ def add_app_cluster(layout: Layout, programs: Mapping[Program, Path]) -> Member:
 
 
 def kill(layout: Layout, context: str, program: Program) -> None:
-    """Kill a server of a cluster, as a machine that fails does."""
+    """Kill a server of a cluster, as a machine that fails does, and etcd as its full disk does."""
     state = lifecycle.load(layout)
     assert state is not None
     (server,) = (
         one
         for one in servers.of_clusters(layout, state, _LEAN)
-        if one.name == f"{program} of {context}"
+        if one.name in {f"{program} of {context}", program}
     )
     process = processes.running(server, processes.observe(layout))
     assert process is not None
-    os.kill(process.pid, signal.SIGKILL)
+    if program is Program.ETCD:  # of all clusters: its next write is the last
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, 0))
+    else:
+        os.kill(process.pid, signal.SIGKILL)
     psutil.wait_procs([psutil.Process(process.pid)], timeout=30)
+
+
+def alarm(layout: Layout, action: str) -> None:
+    """Begin or end etcd's alarm that it is full, at which it takes no more writes."""
+    state, pki = lifecycle.load(layout), layout.etcd_pki
+    assert state is not None
+    trusting = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+    trusting.load_cert_chain(pki / "client.crt", pki / "client.key")
+    body = json.dumps({"action": action, "alarm": "NOSPACE"}).encode()
+    asked = Request(f"https://127.0.0.1:{state.etcd_port}/v3/maintenance/alarm", body)
+    urlopen(asked, context=trusting, timeout=30).close()
 
 
 def repair(layout: Layout, programs: Mapping[Program, Path]) -> None:

@@ -80,7 +80,7 @@ def test_a_round_in_words():
 
 SILENT = report()
 LATER = "the files have changed"
-TIME = "2026-11-20T09:30:00+00:00 "
+TIME = "2026-11-20T09:30:00Z "
 STORIES = {
     "the first round is told": ([SILENT], ["start"]),
     "silence is not told again": ([SILENT, SILENT, SILENT], ["start"]),

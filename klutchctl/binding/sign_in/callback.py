@@ -142,6 +142,5 @@ def _is_local(host: str, port: int) -> bool:
 
 def _page(request: Request, status: int, heading: str, text: str = "") -> Response:
     del request
-    shown = {"heading": html.escape(heading), "text": html.escape(text)}
-    body = Template(_PAGE).substitute(shown).encode()
-    return Response(status, body, "text/html; charset=utf-8", _HEADERS)
+    body = Template(_PAGE).substitute(heading=html.escape(heading), text=html.escape(text))
+    return Response(status, body.encode(), "text/html; charset=utf-8", _HEADERS)

@@ -97,8 +97,8 @@ class SignIn:
         verifier = grants.verifier(secrets.token_bytes(32))
         expected = Expected(session, None if door is None else door.audience)
         name = "" if resource is None else resource.name
-        shown = partial(_last_page, name)
-        async with listening(expected.accept, shown, port=port) as callback:
+        page = partial(_last_page, name)
+        async with listening(expected.accept, page, port=port) as callback:
             url = self._authorize_url(session, callback.port, verifier, resource)
             self.progress.say("visit" if is_first else "agree", url=url, name=name)
             if show is not None:

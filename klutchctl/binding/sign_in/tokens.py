@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from klutchctl.binding.errors import BadAnswer, BindEnded, Denied, NoConsent
 from klutchctl.binding.progress import Progress
@@ -118,18 +118,17 @@ class TokenSource:
         Raises ConfigError, Denied, BindEnded.
         """
         issuer = await self._provider(_machine_issuer(door))
-        asked: dict[str, Any] = {
-            "audience": door.audience,
-            "scopes": scopes or door.machine_scopes,
-            "now": time.time(),
-            "jti": secrets.token_bytes(16),
-        }
-        make: Callable[..., Form] = grants.client_credentials_form
-        if subject is not None:
-            kind = subject_type(subject, issuer.issuer)
-            asked |= {"subject_token": subject, "subject_token_type": kind}
-            make = grants.exchange_form
-        return await self._token(_checked(partial(make, issuer, client, **asked)))
+        form = partial(
+            grants.machine_form,
+            issuer,
+            client,
+            scopes=scopes or door.machine_scopes,
+            now=time.time(),
+            jti=secrets.token_bytes(16),
+            audience=door.audience,
+            subject=(subject, subject_type(subject, issuer.issuer)) if subject else None,
+        )
+        return await self._token(_checked(form))
 
     async def _token(self, form: Form) -> Secret:
         answer = await self._sent(form)

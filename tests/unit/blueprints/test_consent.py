@@ -110,6 +110,7 @@ def test_the_rows_of_a_page_have_all_that_a_prompt_has():
         ({"selector": {"owner": "Provider"}}, "Put Secrets into your namespaces"),
         ({"selector": {"owner": "Consumer"}}, "Read Secrets in your namespaces"),
         ({}, "Read and write Secrets in your namespaces"),
+        ({"selector": {"owner": "Me"}}, "Read and write Secrets in your namespaces"),
         ({"autoAdopt": True}, "Take over Secrets in your namespaces"),
         ({"autoDonate": True}, "Put Secrets into your namespaces, which are yours from then on"),
         ({"group": "x.example"}, "Read and write secrets.x.example in your namespaces"),

@@ -12,6 +12,10 @@ from reconciler.core.refs import CONFIG_MAP, Ref
 REF = Ref("shop", CONFIG_MAP, "ns", "x")
 
 SENTENCES = {
+    "what has no name yet": (
+        ClusterError("no connection in time", ref=Ref("shop", CONFIG_MAP, "", ""), verb="create"),
+        "shop: create ConfigMap: no connection in time",
+    ),
     "config": (ConfigError("no such context"), "no such context"),
     "config with a place": (ConfigError("bad", where="a.yaml:3:1"), "a.yaml:3:1: bad"),
     "config with a hint": (

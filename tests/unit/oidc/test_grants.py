@@ -75,9 +75,9 @@ def test_a_code_is_redeemed_with_the_verifier_and_the_same_callback():
 
 
 def test_a_machine_asks_for_itself():
-    form = grants.client_credentials_form(PROVIDER, WEB, scopes=("a", "b"), audience="x", **SENT)
+    form = grants.machine_form(PROVIDER, WEB, scopes=("a", "b"), audience="x", **SENT)
     assert fields(form) == {"grant_type": "client_credentials", "scope": "a b", "audience": "x"}
-    bare = grants.client_credentials_form(PROVIDER, WEB, scopes=(), **SENT)
+    bare = grants.machine_form(PROVIDER, WEB, scopes=(), **SENT)
     assert fields(bare) == {"grant_type": "client_credentials"}
 
 
@@ -102,11 +102,8 @@ def test_a_device_asks_with_pkce():
 
 
 def test_a_foreign_token_is_exchanged():
-    given: dict[str, Any] = {
-        "subject_token": Secret("eyJ"),
-        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-    }
-    form = grants.exchange_form(PROVIDER, WEB, **given, audience="door", scopes=("a",), **SENT)
+    given = (Secret("eyJ"), "urn:ietf:params:oauth:token-type:jwt")
+    form = grants.machine_form(PROVIDER, WEB, subject=given, audience="door", scopes=("a",), **SENT)
     assert fields(form) == {  # RFC 8693 2.1
         "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
         "subject_token": "eyJ",

@@ -1,4 +1,4 @@
-"""Who may bind what, under each mode, and how answers are kept."""
+"""Access files, and who may bind what, under each mode; and how answers are kept."""
 
 from pathlib import Path
 from typing import Any, Final, cast
@@ -7,9 +7,10 @@ import orjson
 import pytest
 
 from bind.door import access, authorizer
+from bind.door.access import Access, Rule, TrustedIssuer
 from bind.door.authorizer import Mode, Reviews, access_file
 from bind.door.catalogue import Offer
-from bind.door.identity import Identity
+from bind.door.identity import Identity, Naming
 from bind.door.refusals import Refused
 from reconciler.core.errors import ConfigError, Forbidden, Unreachable
 from reconciler.core.manifest import JSON, Manifest
@@ -17,13 +18,150 @@ from reconciler.core.refs import GroupResource
 from reconciler.kube.cluster import Writer
 from reconciler.kube.requests import Request
 
+HEAD: Final = "apiVersion: bind.klutchctl.dev/v1alpha1\nkind: Access\n"
+CI: Final = "https://ci.example.org"
 OFFER: Final = Offer(
     "shop", "caches", GroupResource("shop.example", "caches"), "Cache", "cache", "Namespaced"
 )
+ALICE: Final = Identity(
+    CI,
+    "repo:example/shop:main",
+    "ci:alice",
+    ("ci:team-a", "ci:team-b"),
+    first=False,
+    claims=(("plan", ("gold", "new")),),
+)
+
+
+def parsed(text: str) -> Access:
+    return access.parse((HEAD + text).encode(), "/etc/door/access.yaml")
+
+
+def test_an_issuer_is_read() -> None:
+    found = parsed(
+        """
+issuers:
+- alias: ci
+  url: https://ci.example.org
+  audiences: [https://bind.example.org]
+  algorithms: [RS256]
+  jwksFile: keys/ci.json
+  username: {claim: actor, prefix: "ci:"}
+  groups: {claim: teams, prefix: "ci:"}
+  require: {owner: [example, other]}
+"""
+    )
+    assert found.issuers == (
+        TrustedIssuer(
+            "ci",
+            CI,
+            ("https://bind.example.org",),
+            ("RS256",),
+            jwks_file="/etc/door/keys/ci.json",
+            naming=Naming("actor", "ci:", "teams", "ci:"),
+            require={"owner": ("example", "other")},
+        ),
+    )
+
+
+def test_users_of_an_issuer_are_not_called_like_those_of_another_unless_it_is_said() -> None:
+    (issuer,) = parsed(
+        "issuers: [{alias: ci, url: https://ci.example.org, audiences: [x]}]"
+    ).issuers
+    assert issuer.naming == Naming("sub", f"{CI}#", "groups", f"{CI}#")
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed"),
+    [
+        ("issuers: [ci]", True),
+        ("issuers: [https://ci.example.org]", True),
+        ("issuers: [https://idp.example.org]", False),
+        ('issuers: [ci], subjects: ["repo:example/*"]', True),
+        ('issuers: [ci], subjects: ["repo:example/shop"]', False),
+        ('issuers: [ci], subjects: ["repo:example/shop:main"]', True),
+        ('issuers: [ci], subjects: ["*"]', True),
+        ('groups: ["ci:team-b", "ci:x"]', True),
+        ("groups: [team-b]", False),
+        ("issuers: [ci], claims: {plan: [silver, gold]}", True),
+        ("issuers: [ci], claims: {plan: [silver]}", False),
+        ("issuers: [ci], claims: {plan: [gold], none: [x]}", False),
+        ("templates: [shop/caches]", True),
+        ("templates: [shop/queues, other/caches]", False),
+        (
+            'issuers: [ci], subjects: ["repo:*"], groups: ["ci:team-a"], templates: [shop/caches]',
+            True,
+        ),
+        ('issuers: [ci], subjects: ["user:*"], groups: ["ci:team-a"]', False),
+    ],
+)
+def test_a_rule_allows_where_all_that_it_says_is_so(rule: str, allowed: bool) -> None:
+    found = parsed(
+        "issuers: [{alias: ci, url: https://ci.example.org, audiences: [x]}]\n"
+        f"allow: [{{{rule}}}]\n"
+    )
+    assert found.allows(ALICE, OFFER) == allowed
+
+
+def test_one_rule_that_allows_is_enough_and_none_is_not() -> None:
+    assert not parsed("").allows(ALICE, OFFER)
+    assert Access(rules=(Rule(subjects=("x",)), Rule(subjects=("repo:*",)))).allows(ALICE, OFFER)
+
+
+def test_the_claims_that_rules_ask_for_are_known() -> None:
+    found = parsed("allow: [{claims: {plan: [x]}}, {claims: {org: [x], plan: [z]}}]")
+    assert found.claims == {"plan", "org"}
+
+
+ISSUER: Final = "issuers:\n- {alias: ci, url: https://ci.example.org, audiences: [x]"
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("issuer: []", "3:1", "issuer is none of"),
+        (f"{ISSUER}, requires: {{a: [b]}}}}", "4:60", "requires is none of"),
+        (f"{ISSUER}, require: {{a: b}}}}", "4:73", "must be a list"),
+        (f"{ISSUER}, require: {{a: []}}}}", "4:73", "no value"),
+        (f"{ISSUER}, algorithms: [HS256]}}", "4:72", "HS256 is none of"),
+        ("issuers: [{alias: a, url: http://x.example, audiences: [x]}]", "3:27", "https URL"),
+        ('issuers: [{alias: a, url: "https://x/|y", audiences: [x]}]', "3:27", "https URL"),
+        ("issuers: [{alias: a, url: https://x.example}]", "3:11", "audiences is empty"),
+        ("issuers: [{url: https://x.example, audiences: [x]}]", "3:11", "alias is missing"),
+        (
+            f"{ISSUER}}}\n- {{alias: ci, url: https://x, audiences: [x]}}",
+            "4:1",
+            "ci is there twice",
+        ),
+        ("allow: [{}]", "3:9", "allow everything"),
+        ("allow: [{subjects: []}]", "3:20", "subjects is empty"),
+        ("allow: [{groups: null}]", "3:18", "groups is empty"),
+        ('allow: [{subjects: ["a*b"]}]', "3:20", "not its end"),
+        ("allow: [{templates: [caches]}]", "3:21", "NAMESPACE/NAME"),
+        ("allow: [{issuers: [unknown]}]", "3:19", "no alias"),
+        ("allow: {subjects: [x]}", "3:8", "must be a list"),
+        (f"{ISSUER}}}\nallow: [{{subjects: [x]}}]", "5:20", "subjects of any issuer"),
+        (f"{ISSUER}}}\nallow: [{{claims: {{a: [b]}}}}]", "5:18", "claims of any issuer"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(text: str, at: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as raised:
+        parsed(text)
+    assert str(raised.value).startswith(f"/etc/door/access.yaml:{at}: ")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"kind: Access", HEAD.replace("Access", "Fleet").encode()]
+)
+def test_another_document_is_no_access_file(content: bytes) -> None:
+    with pytest.raises(ConfigError):
+        access.parse(content, "access.yaml")
+
+
 QUEUES: Final = Offer(
     "shop", "queues", GroupResource("shop.example", "queues"), "Queue", "queue", "Namespaced"
 )
-ALICE: Final = Identity("https://idp.example.org", "alice", "oidc:alice", ("oidc:team-a",))
+PERSON: Final = Identity("https://idp.example.org", "alice", "oidc:alice", ("oidc:team-a",))
 
 
 class Plane(Writer):
@@ -64,7 +202,7 @@ class Time:
 
 async def test_a_review_asks_for_the_verb_on_the_template() -> None:
     plane = Plane(True)
-    assert await Reviews(plane, Time()).may_bind(ALICE, OFFER)
+    assert await Reviews(plane, Time()).may_bind(PERSON, OFFER)
     (request,) = plane.requests
     assert request.target.partition("?")[0] == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     assert request.method == "POST"
@@ -83,7 +221,7 @@ async def test_a_review_asks_for_the_verb_on_the_template() -> None:
 
 async def test_a_review_asks_for_the_list_of_all_bindings() -> None:
     plane = Plane(True)
-    assert await Reviews(plane, Time()).may_see_all(ALICE)
+    assert await Reviews(plane, Time()).may_see_all(PERSON)
     (request,) = plane.requests
     assert orjson.loads(request.body or b"")["spec"]["resourceAttributes"] == {
         "verb": "list",
@@ -97,21 +235,21 @@ async def test_answers_are_kept_for_ten_seconds_whatever_they_are() -> None:
     reviews, found = Reviews(plane, time), []
     for now in (100.0, 109.9, 110.0, 119.9, 120.0):
         time.now = now
-        found.append(await reviews.may_bind(ALICE, OFFER))
+        found.append(await reviews.may_bind(PERSON, OFFER))
     assert found == [False, False, True, True, False]
 
 
 @pytest.mark.parametrize(
     ("identity", "offer"),
     [
-        (ALICE, QUEUES),
-        (Identity(ALICE.issuer, "alice", "oidc:bob", ALICE.groups), OFFER),
-        (Identity(ALICE.issuer, "alice", "oidc:alice", ()), OFFER),
+        (PERSON, QUEUES),
+        (Identity(PERSON.issuer, "alice", "oidc:bob", PERSON.groups), OFFER),
+        (Identity(PERSON.issuer, "alice", "oidc:alice", ()), OFFER),
     ],
 )
 async def test_no_answer_is_used_for_another_question(identity: Identity, offer: Offer) -> None:
     reviews = Reviews(Plane(True, False), Time())
-    assert await reviews.may_bind(ALICE, OFFER)
+    assert await reviews.may_bind(PERSON, OFFER)
     assert not await reviews.may_bind(identity, offer)
 
 
@@ -119,9 +257,9 @@ async def test_no_answer_is_used_for_another_question(identity: Identity, offer:
 async def test_what_is_not_answered_is_refused_and_asked_again(answer: object) -> None:
     reviews = Reviews(Plane(answer, True), Time())
     with pytest.raises(Refused) as refused:
-        await reviews.may_bind(ALICE, OFFER)
+        await reviews.may_bind(PERSON, OFFER)
     assert refused.value.code == "unavailable"
-    assert await reviews.may_bind(ALICE, OFFER)
+    assert await reviews.may_bind(PERSON, OFFER)
 
 
 async def test_no_provider_makes_anybody_a_part_of_the_control_plane() -> None:
@@ -140,11 +278,8 @@ async def test_each_mode_has_its_own_answer(mode: Mode, allowed: bool) -> None:
     made = authorizer.authorizer(
         mode, cluster=Plane(False, False), monotonic=Time(), access=lambda: access.NO_ACCESS
     )
-    assert await made.may_bind(ALICE, OFFER) == allowed
-    assert not await made.may_see_all(ALICE)
-
-
-HEAD: Final = "apiVersion: bind.klutchctl.dev/v1alpha1\nkind: Access\n"
+    assert await made.may_bind(PERSON, OFFER) == allowed
+    assert not await made.may_see_all(PERSON)
 
 
 def test_an_access_file_is_read_again_and_a_bad_one_is_not_used(tmp_path: Path) -> None:
