@@ -186,9 +186,9 @@ class Providers(TaskSupervisor):
         return bool(served) and not any(judged.identity in one.contents.values() for one in served)
 
     async def _identify(self, space: str) -> None:
-        """Have it known, where that can be, which spaces of a name are served.
+        """Identify the served spaces of a name, if they answer.
 
-        Who does not even learn that serves nothing, and so is in nobody's way.
+        A provider that cannot read its space serves nothing, so it cannot conflict.
         """
         for one in list(self._served.values()):
             guardian = one.provider.guardian

@@ -365,9 +365,9 @@ def _remembering(one: BoundUnit, known: Mapping[UnitKey, UnitHealth], time: date
 
 
 def _narrowed(health: UnitHealth, last: UnitHealth, time: datetime) -> UnitHealth:
-    """Say what the look before tells of a beginning that nothing else tells.
+    """Return the health with the beginning that the look before proves.
 
-    What was otherwise then began after it; what was so already began when was said then.
+    If the state changed since that look, it began after it; else its recorded start counts.
     """
     if last.state is State.UNKNOWN:
         # Of what was so before, only the state is known, and not whether it had this reason.
