@@ -7,6 +7,7 @@ from typing import Final
 
 from klutchctl.render import manifests
 from reconciler.core.manifest import JSON
+from reconciler.fleet.base_model import NAME
 
 _API_VERSION: Final = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
 
@@ -125,8 +126,10 @@ def live_files(
 ) -> dict[str, str]:
     """Return the files of a fleet whose clusters are there already, without any Binding.
 
-    `apps` are the kubeconfig contexts of the app clusters by their names.
+    `apps` are the kubeconfig contexts of the app clusters by their names. The control plane is
+    called as its context, where that is a name.
     """
+    own = "main" if NAME.problem_of(plane.context) else plane.context
     patterns = ("controlplanes", "clusters", "templates", "bindings/**", "policies")
     include: list[JSON] = [{"glob": f"{one}/*.yaml", "optional": True} for one in patterns]
     # What is live is imported as it is, and no Policy knows of it yet.
@@ -138,11 +141,11 @@ def live_files(
     at: dict[str, JSON] = {"access": {"kubeconfigContext": plane.context}, "mode": plane.mode}
     texts = {
         "fleet.yaml": _document("Fleet", name, spec),
-        "controlplanes/main.yaml": _document("ControlPlane", "main", at),
+        f"controlplanes/{own}.yaml": _document("ControlPlane", own, at),
     }
     for app, context in apps.items():
         access = {"kubeconfigContext": context}
-        spec = {"access": access, "controlPlane": "main"}
+        spec = {"access": access, "controlPlane": own}
         texts[f"clusters/{app}.yaml"] = _document("Cluster", app, spec)
     return _finished(texts, schema)
 

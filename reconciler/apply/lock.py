@@ -74,15 +74,10 @@ class Lock:
 
     async def _keep(self, fence: WriteFence) -> None:
         await self._lease.keep()
-        fence.lose_lock(self._lost())
+        fence.lose_lock(self._lease.loss)
 
     def _lapsed(self) -> str:
-        return self._lost() if self._lease.lapsed else ""
-
-    def _lost(self) -> str:
-        taken = "another run took the lock over"
-        how = taken if self._lease.taken else "the lock could not be renewed"
-        return f"{self._cluster.name}: {how}"
+        return self._lease.loss if self._lease.lapsed else ""
 
     async def _take(self, *, break_it: bool) -> None:
         for pause in RETRY_PAUSES:

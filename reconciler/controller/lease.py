@@ -110,11 +110,6 @@ class Lease:
         return self._hold.taken or self.since_renewal >= self.times.deadline
 
     @property
-    def taken(self) -> bool:
-        """Whether another holds what was ours."""
-        return self._hold.taken
-
-    @property
     def loss(self) -> str:
         """Why it is ours no more, once that is so."""
         if self._hold.taken:

@@ -115,6 +115,7 @@ async def a_repository_begins_with_what_is_live(foreign):
         foreign.fleet.mode.value,
     )
     assert done.code == 0, done.stdout + done.stderr
+    assert (folder / "controlplanes" / f"{foreign.plane.context}.yaml").exists()
     # In mode AppClusterBinding the document has to name the one that is there.
     found = foreign.fleet.mode is Mode.DIRECT
     assert (folder / "bindings" / "imported.yaml").exists() is found

@@ -98,7 +98,7 @@ async def test_a_run_that_lost_the_lock_starts_no_further_write(scene, runs):
     async with scene.peers():
         report = await runs.run(faults, fence=fence)
     assert report.lock_lost
-    assert "another run took the lock over" in report.ended
+    assert "another holder took it over" in report.ended
     done = [one for one in report.outcomes if one.status is Status.DONE]
     rest = [one for one in report.outcomes if one.status is not Status.DONE]
     assert len(done) == len([c for c in faults.calls if deeds().matches(c)]) == 3
