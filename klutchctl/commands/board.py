@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reconciler.fleet.values import Fleet
     from reconciler.planning.changes import Plan
     from reconciler.watch.fleet_state import FleetState, Waiting
-    from reconciler.watch.states import States
+    from reconciler.watch.loop import States
 
 
 def board(  # noqa: PLR0913, PLR0917 - each is an option
@@ -117,7 +117,7 @@ async def _still(
     state: "FleetState", settings: Settings, address: tuple[str, int], hosts: tuple[str, ...]
 ) -> int:
     """Serve a state that never changes."""
-    from reconciler.watch.states import States
+    from reconciler.watch.loop import States
 
     with _interrupted() as (stop, received):
         async with _served(States(state), settings, address, hosts):
@@ -133,7 +133,7 @@ async def _live(
     from klutchctl.web.board.server import Explaining
     from reconciler.controller.tasks import unless
     from reconciler.watch.fleet_state import FleetState, SourceView
-    from reconciler.watch.states import States
+    from reconciler.watch.loop import States
 
     tree = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
     fleet = repository.documents(tree).fleet

@@ -98,7 +98,6 @@ def _written(file: Path, wanted: tuple[Output, ...], settings: Settings) -> Exit
 def _narrowed(board: "Board", names: tuple[str, ...]) -> "Board":
     """Return what a board says of some clusters; of all without names. Raises ConfigError."""
     from reconciler.core.errors import ConfigError
-    from reconciler.core.live import control_plane_ref_name
 
     if not names:
         return board
@@ -106,7 +105,7 @@ def _narrowed(board: "Board", names: tuple[str, ...]) -> "Board":
     unknown = sorted(set(names) - {one.name for one in kept})
     if unknown:
         raise ConfigError(f"no such cluster there: {', '.join(unknown)}")
-    near = {*names, *(control_plane_ref_name(one.control_plane) for one in kept)}
+    near = {name for one in kept for name in one.way}
     unread = tuple(one for one in board.unread if one.name in near)
     return replace(board, clusters=kept, unread=unread)
 

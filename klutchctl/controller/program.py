@@ -32,7 +32,7 @@ from reconciler.kube.networks import IN_CLUSTER
 from reconciler.source.following import Server
 from reconciler.source.verification import Verification
 from reconciler.watch.fleet_state import FleetState, SourceView
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 
 log = logging.getLogger(__name__)
 

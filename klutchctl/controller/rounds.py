@@ -37,8 +37,7 @@ from reconciler.watch.fleet_state import (
     SourceProblem,
     merged,
 )
-from reconciler.watch.loop import Observer, result_of
-from reconciler.watch.states import States
+from reconciler.watch.loop import Observer, States, result_of
 
 if TYPE_CHECKING:
     from reconciler.fleet.files import Snapshot

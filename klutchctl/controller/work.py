@@ -37,8 +37,7 @@ from reconciler.source.verification import Verification
 from reconciler.watch.agenda import Terms
 from reconciler.watch.fleet_state import FleetState, board_seen
 from reconciler.watch.fleet_status.writer import FleetStatusWriter
-from reconciler.watch.loop import Clock, Watch
-from reconciler.watch.states import States
+from reconciler.watch.loop import Clock, States, Watch
 
 log = logging.getLogger(__name__)
 

@@ -19,6 +19,7 @@ from klutchctl.render.terminal import visible
 from reconciler.core.manifest import JSON
 from reconciler.fleet.values import Fleet
 from reconciler.fleet.wanted import Rule, Wanted
+from reconciler.planning.planfile import origin_json
 
 FORMAT: Final = "klutchctl.dev/manifests"
 VERSION: Final = "1.0"  # a minor version adds fields, a major one breaks
@@ -54,13 +55,12 @@ def as_json(fleet: Fleet, objects: Sequence[Wanted]) -> str:
 
 
 def _item(fleet: Fleet, wanted: Wanted) -> dict[str, JSON]:
-    origin = wanted.origin
     return {
         "cluster": wanted.cluster,
         "controlPlane": _control_plane(fleet, wanted),
         "step": wanted.step,
         "rule": wanted.rule.value,
-        "origin": {"path": origin.path, "line": origin.line, "column": origin.column},
+        "origin": origin_json(wanted.origin),
         "manifest": wanted.manifest,
     }
 

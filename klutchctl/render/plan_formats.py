@@ -18,7 +18,7 @@ from klutchctl.render.terminal import Style, plural, visible, visible_lines
 from reconciler.core.errors import InvalidRepository, Problem, Severity
 from reconciler.core.manifest import JSON, indented
 from reconciler.planning.changes import Action, Plan
-from reconciler.planning.planfile import document
+from reconciler.planning.planfile import document, origin_json
 from reconciler.reports.pr_diff import Against, Edit
 
 _GAP: Final = "   "
@@ -200,8 +200,7 @@ def _edit(edit: Edit) -> Iterator[tuple[str, JSON]]:
     if edit.resource:
         yield "resource", edit.resource
         yield "clusters", list(edit.clusters)
-    origin = edit.origin
-    yield "origin", {"path": origin.path, "line": origin.line, "column": origin.column}
+    yield "origin", origin_json(edit.origin)
     if edit.fields:
         fields: list[JSON] = [
             {"path": field.path, "before": field.before, "after": field.after}

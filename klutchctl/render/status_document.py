@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from reconciler.apply import Outcome, Status
-from reconciler.core import manifest, typed_json
+from reconciler.core import typed_json
 from reconciler.core.errors import ConfigError, Origin
 from reconciler.core.manifest import JSON, Manifest, indented
 from reconciler.core.times import format_time
@@ -53,6 +53,8 @@ class UnitDocument:
     `sinceExact` false: the state began at `since` or later. `lastKnown` is the state before an
     Unknown one. `leaving`: it is live, and not in the files. `origin` is its Binding's place there.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel)
 
     binding: str
     group: str
@@ -226,9 +228,9 @@ def summary(board: Board) -> dict[str, int]:
 
 def unit_json(unit: BoundUnit) -> Manifest:
     """Return what is written of a unit, without its cluster."""
-    document = _Unit(unit=UnitDocument.of(unit))
+    document = UnitDocument.of(unit)
     written: dict[str, JSON] = _unit_adapter().dump_python(document, mode="json", by_alias=True)
-    return manifest.get_map(written, "unit")
+    return written
 
 
 def health_json(health: UnitHealth) -> dict[str, JSON]:
@@ -262,21 +264,14 @@ def _json(content: str | bytes, source: str) -> JSON:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel)
-
-    unit: UnitDocument
-
-
 @cache
 def adapter() -> TypeAdapter[StatusDocument]:
     return TypeAdapter(StatusDocument)
 
 
 @cache
-def _unit_adapter() -> TypeAdapter[_Unit]:
-    return TypeAdapter(_Unit)
+def _unit_adapter() -> TypeAdapter[UnitDocument]:
+    return TypeAdapter(UnitDocument)
 
 
 @cache

@@ -16,7 +16,7 @@ from reconciler.core.manifest import JSON
 from reconciler.fleet.values import Claim
 from reconciler.health.verdict import UnitHealth
 from reconciler.planning.permission_claims import ANY, places
-from reconciler.planning.planfile import document, unit_json
+from reconciler.planning.planfile import document, origin_json, unit_json
 from reconciler.reports.why import Explanation, Provenance
 
 FORMAT: Final = "klutchctl.dev/why"
@@ -145,26 +145,26 @@ def as_json(explanation: Explanation, health: Sequence[UnitHealth]) -> str:
 def _source_json(source: Provenance) -> dict[str, JSON]:
     return {
         "binding": source.binding,
-        "origin": _origin_json(source.origin),
-        "cluster": {"name": source.cluster, "origin": _origin_json(source.cluster_origin)},
+        "origin": origin_json(source.origin),
+        "cluster": {"name": source.cluster, "origin": origin_json(source.cluster_origin)},
         "controlPlane": {
             "name": source.control_plane,
-            "origin": _origin_json(source.control_plane_origin),
+            "origin": origin_json(source.control_plane_origin),
         },
         "selected": source.selected,
         "selector": [
-            {"text": one.text, "origin": _origin_json(one.origin), "holds": one.holds}
+            {"text": one.text, "origin": origin_json(one.origin), "holds": one.holds}
             for one in source.clauses
         ],
         "template": None
         if source.template_origin is None
-        else {"name": source.template, "origin": _origin_json(source.template_origin)},
+        else {"name": source.template, "origin": origin_json(source.template_origin)},
         "claims": [_claim_json(one) for one in source.claims],
         "parameters": source.parameters,
         "deletionPolicy": source.deletion_policy,
         "dependsOn": list(source.depends_on),
         "policies": [
-            {"name": one.policy, "origin": _origin_json(one.origin), "allows": one.allows}
+            {"name": one.policy, "origin": origin_json(one.origin), "allows": one.allows}
             for one in source.verdicts
         ],
     }
@@ -180,9 +180,5 @@ def _claim_json(claim: Claim) -> dict[str, JSON]:
         "namespaces": list(claim.namespaces),
         "labels": [dict(one) for one in claim.labels],
         "state": "Accepted" if claim.accepted else "Rejected",
-        "origin": _origin_json(claim.origin),
+        "origin": origin_json(claim.origin),
     }
-
-
-def _origin_json(origin: Origin) -> dict[str, JSON]:
-    return {"path": origin.path, "line": origin.line, "column": origin.column}

@@ -78,6 +78,11 @@ class ClusterHealth:
     message: str = ""
     since: datetime | None = None
 
+    @property
+    def way(self) -> tuple[str, str]:
+        """The names of the clusters that have to be read for it, as in `Board.unread`."""
+        return self.name, control_plane_ref_name(self.control_plane)
+
 
 @dataclass(frozen=True, slots=True)
 class PlaneHealth:

@@ -178,7 +178,7 @@ def _content(plan: Plan) -> dict[str, JSON]:
                 "claim": claim.claim,
                 "before": claim.before,
                 "after": claim.after,
-                "origin": _origin(claim.origin),
+                "origin": origin_json(claim.origin),
             }
             for claim in plan.widened
         ],
@@ -208,7 +208,7 @@ def whole_line(change: Change) -> dict[str, JSON]:
         "subject": change.subject,
         "ref": _ref(change.ref),
         "reason": change.reason,
-        "origin": _origin(change.origin),
+        "origin": origin_json(change.origin),
         "unit": None if change.unit is None else unit_json(change.unit),
         "before": change.before or None,
         "uid": change.uid or None,
@@ -248,7 +248,7 @@ def unit_json(unit: UnitKey) -> dict[str, JSON]:
     return {"cluster": unit.cluster, "group": unit.group, "resource": unit.resource}
 
 
-def _origin(origin: Origin | None) -> dict[str, JSON] | None:
+def origin_json(origin: Origin | None) -> dict[str, JSON] | None:
     if origin is None:
         return None
     return {"path": origin.path, "line": origin.line, "column": origin.column}

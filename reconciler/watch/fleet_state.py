@@ -336,8 +336,7 @@ def _unseen(before: Board, after: Board) -> Iterator[ClusterHealth]:
     there = {one.health.unit for one in after.units}
     reasons = {one.name: one.reason for one in after.unread}
     for cluster in before.clusters:
-        places = (cluster.name, control_plane_ref_name(cluster.control_plane))
-        why = next((reasons[one] for one in places if one in reasons), None)
+        why = next((reasons[one] for one in cluster.way if one in reasons), None)
         if why is None:
             continue
         units = tuple(

@@ -1,4 +1,4 @@
-"""The loop of a watch: read the files, and bring the clusters to what they say.
+"""The loop of a watch, which brings the clusters to what the files say; and its states.
 
 While they cannot, nothing is written anywhere, not even repaired: what is wanted is unknown then,
 which is not what was wanted before (safety.md, B1).
@@ -7,6 +7,7 @@ which is not what was wanted before (safety.md, B1).
 import asyncio
 import contextlib
 import itertools
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
@@ -15,13 +16,14 @@ from reconciler.apply import GOOD, Report, Status
 from reconciler.controller import log_context, tracing
 from reconciler.controller.fence import Stopped
 from reconciler.controller.tasks import unless
+from reconciler.core import errors
 from reconciler.core.errors import InvalidRepository, Problem
 from reconciler.fleet.files import LoadCache
 from reconciler.fleet.load import load
 from reconciler.fleet.values import Fleet
 from reconciler.source.following import Source, SourceState
 from reconciler.watch import agenda
-from reconciler.watch.fleet_state import RoundResult
+from reconciler.watch.fleet_state import FleetState, RoundResult
 
 ROUNDS: Final = 3  # intervals in which a round must have ended
 
@@ -179,6 +181,57 @@ class Watch:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left):
                 await self._source.changed()
+
+
+_log = logging.getLogger("reconciler.watch.states")  # programs read its name
+Listener: TypeAlias = Callable[[FleetState, FleetState], None]  # before, after
+
+
+class States:
+    """The present state. Use within one event loop.
+
+    A subscriber of `next` that is slow skips what came between; nobody waits for it. Listeners are
+    called at once for each state, and must be quick.
+    """
+
+    def __init__(self, first: FleetState) -> None:
+        self._state, self._version = first, 0
+        self._changed = asyncio.Event()
+        self._listeners: list[Listener] = []
+
+    @property
+    def now(self) -> FleetState:
+        """Return the newest state. May be read from any thread."""
+        return self._state
+
+    @property
+    def version(self) -> int:
+        """Return the number of the newest state, from 0."""
+        return self._version
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with the state before and after, from now on; return what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def put(self, state: FleetState) -> None:
+        """Publish another state. A listener with a defect is in nobody's way."""
+        before, self._state = self._state, state
+        self._version += 1
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        for listener in list(self._listeners):
+            try:
+                listener(before, state)
+            except Exception as error:
+                place = {"where": errors.origin(error), "error": type(error).__name__}
+                _log.error("a listener of the fleet's state has a defect", extra=place)
+
+    async def next(self, version: int) -> tuple[int, FleetState]:
+        """Wait for a state after `version`, and return its number and it. May be cancelled."""
+        while self._version <= version:
+            await self._changed.wait()
+        return self._version, self._state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import uvloop
 
 from klutchctl.web.board.index import index_of
 from klutchctl.web.board.server import serving
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 from tests.support import boards
 from tests.support.web import HERE, connected, request
 

@@ -16,7 +16,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.health.verdict import State
 from reconciler.planning import planfile
 from reconciler.planning.changes import Plan
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 from tests.support import boards, programs
 from tests.support.apply_runs import files, mode, scene
 from tests.support.boards import NOW

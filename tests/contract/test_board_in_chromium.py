@@ -15,7 +15,7 @@ from klutchctl.web.board.index import index_of
 from klutchctl.web.board.pages.overview import file
 from klutchctl.web.board.server import serving
 from reconciler.health.verdict import State
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 from tests.support import boards
 from tests.support.boards import NOW
 from tests.support.chromium import chromium

@@ -24,7 +24,7 @@ from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
 from reconciler.watch.fleet_status.document import LARGEST, LISTED, status_of
 from reconciler.watch.fleet_status.writer import FleetStatusWriter
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 from tests.support.accounts import ROBOT, robot_token, with_token
 from tests.support.eventually import eventually
 from tests.support.faults import FaultyCluster

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from reconciler.watch.fleet_state import SourceProblem, source_failed
+from reconciler.watch.loop import States
 from reconciler.watch.notify import sender
 from reconciler.watch.notify.sender import Notifier
 from reconciler.watch.notify.sinks_file import read
-from reconciler.watch.states import States
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.fleet_states import COMMIT, at, at_rest, begun, fleet

@@ -17,7 +17,7 @@ from reconciler.planning.changes import Held
 from reconciler.watch import fleet_state
 from reconciler.watch.fleet_status import writer
 from reconciler.watch.fleet_status.writer import PERIOD, UNREAD, FleetStatusWriter
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 from tests.kit import virtual_time
 from tests.kit.clusters import model_clusters
 from tests.support import faults

@@ -163,9 +163,9 @@ def _labels(state: FleetState, cluster: ClusterHealth) -> Mapping[str, str]:
 def _row(cluster: ClusterHealth, labels: Mapping[str, str], before: Row | None) -> Row:
     if before is not None and before.health == cluster and before.labels == labels:
         return before
-    units: dict[str, list[BoundUnit]] = defaultdict(list)
+    cells: dict[str, list[Cell]] = defaultdict(list)
     for unit in cluster.units:
-        units[column_of(unit)].append(unit)
+        cells[column_of(unit)].append(Cell(unit.health.state, 1, 1, cluster.name, unit))
     states = [unit.health.state for unit in cluster.units]
     # Counted so because an enum's hash is slow, and there may be 100,000 of them.
     counts = {state: count for state in State if (count := states.count(state))}
@@ -175,25 +175,17 @@ def _row(cluster: ClusterHealth, labels: Mapping[str, str], before: Row | None) 
         labels,
         worst((*whole, *(state for state in counts if state is not State.RELEASED))),
         counts,
-        {name: _cell(cluster.name, found) for name, found in units.items()},
+        {name: joined(found) for name, found in cells.items()},
         "\n".join(_words(cluster)).lower(),
     )
 
 
-def _cell(cluster: str, units: list[BoundUnit]) -> Cell:
-    if len(units) == 1:
-        return Cell(units[0].health.state, 1, 1, cluster, units[0])
-    first = min(units, key=lambda one: RANK[one.health.state])
-    state = first.health.state
-    ill = sum(one.health.state is state for one in units)
-    return Cell(state, ill, len(units), cluster, first)
-
-
-def joined(cells: Iterable[Cell]) -> Cell:
-    found = list(cells)
-    first = min(found, key=lambda one: RANK[one.state])
-    ill = sum(one.ill for one in found if one.state is first.state)
-    return Cell(first.state, ill, sum(one.total for one in found), first.cluster, first.unit)
+def joined(cells: Sequence[Cell]) -> Cell:
+    first = min(cells, key=lambda one: RANK[one.state])
+    if len(cells) == 1:
+        return first
+    ill = sum(one.ill for one in cells if one.state is first.state)
+    return replace(first, ill=ill, total=sum(one.total for one in cells))
 
 
 def changes(before: Index, after: Index) -> list[Turn]:

@@ -11,7 +11,7 @@ from klutchctl.web.board.index import Index, changes, index_of
 from reconciler.core.errors import origin
 from reconciler.kube.turns import Party, Places
 from reconciler.watch.fleet_state import FleetState
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 from reconciler.web.requests import RequestRefused
 
 SESSIONS: Final = 200

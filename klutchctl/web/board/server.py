@@ -32,7 +32,7 @@ from reconciler.fleet.values import UnitKey
 from reconciler.reports import why
 from reconciler.reports.partial_plans import Target
 from reconciler.reports.why import Provenance
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 from reconciler.web.connections import Limits
 from reconciler.web.requests import (
     Parts,

@@ -29,7 +29,7 @@ from reconciler.kube.cluster import Cluster
 from reconciler.watch.fleet_state import FleetState, SourceProblem
 from reconciler.watch.fleet_status.conditions import cut, held_back, short, verdict_of
 from reconciler.watch.fleet_status.document import status_of, tells_more
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ clusters and objects.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from reconciler.apply import Status
@@ -43,28 +42,19 @@ class Reason(StrEnum):
     SOURCE_UNVERIFIED = "SourceUnverified"
 
 
-_TITLES: Final = MappingProxyType(
-    {
-        Reason.OPEN: "being put in place",
-        Reason.SUSPENDED: "waits, because the fleet is suspended",
-        Reason.IN_PLACE: "in place",
-        Reason.READABLE: "the source can be used again",
-        Reason.FAILED: "could not be put in place",
-        Reason.HELD: "held back by a guard",
-        Reason.BLOCKED: "blocked",
-        Reason.SOURCE_UNREADABLE: "the source cannot be read, so nothing is written",
-        Reason.SOURCE_INVALID: "the files are not a fleet, so nothing is written",
-        Reason.SOURCE_UNVERIFIED: "not verified, so nothing is written",
-    }
-)
-_PHASES: Final = MappingProxyType(
-    {
-        Reason.OPEN: Phase.PENDING,
-        Reason.SUSPENDED: Phase.PENDING,
-        Reason.IN_PLACE: Phase.SUCCESS,
-        Reason.READABLE: Phase.SUCCESS,
-    }
-)
+_UNUSED: Final = "so nothing is written"
+_MEANINGS: Final[Mapping[Reason, tuple[Phase, str]]] = {
+    Reason.OPEN: (Phase.PENDING, "being put in place"),
+    Reason.SUSPENDED: (Phase.PENDING, "waits, because the fleet is suspended"),
+    Reason.IN_PLACE: (Phase.SUCCESS, "in place"),
+    Reason.READABLE: (Phase.SUCCESS, "the source can be used again"),
+    Reason.FAILED: (Phase.FAILURE, "could not be put in place"),
+    Reason.HELD: (Phase.FAILURE, "held back by a guard"),
+    Reason.BLOCKED: (Phase.FAILURE, "blocked"),
+    Reason.SOURCE_UNREADABLE: (Phase.FAILURE, f"the source cannot be read, {_UNUSED}"),
+    Reason.SOURCE_INVALID: (Phase.FAILURE, f"the files are not a fleet, {_UNUSED}"),
+    Reason.SOURCE_UNVERIFIED: (Phase.FAILURE, f"not verified, {_UNUSED}"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +80,12 @@ class Message:
 
     @property
     def phase(self) -> Phase:
-        return _PHASES.get(self.reason, Phase.FAILURE)
+        return _MEANINGS[self.reason][0]
 
     @property
     def title(self) -> str:
         """The title of a message, in words of ours alone."""
-        return _TITLES[self.reason]
+        return _MEANINGS[self.reason][1]
 
 
 def messages(before: FleetState, after: FleetState) -> tuple[Message, ...]:

@@ -17,6 +17,7 @@ from reconciler.core.secret import Secret
 from reconciler.outbound import standard_webhooks
 from reconciler.outbound.http import Http, OutboundError
 from reconciler.watch.fleet_state import FleetState
+from reconciler.watch.loop import States
 from reconciler.watch.notify.messages import Message, Phase, messages
 from reconciler.watch.notify.sinks_file import (
     CommitStatus,
@@ -26,7 +27,6 @@ from reconciler.watch.notify.sinks_file import (
     Webhook,
     secret_fault,
 )
-from reconciler.watch.states import States
 
 _COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _SHORT: Final = 12  # characters of a commit, for people

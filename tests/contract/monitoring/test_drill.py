@@ -36,7 +36,7 @@ from reconciler.kube.informer import Informer
 from reconciler.planning.changes import Action, Held, UnseenCluster
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState, RoundResult, SourceProblem, Storm
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 from tests.support import fleet_states as made
 from tests.support import prometheus
 from tests.support.eventually import eventually
@@ -216,7 +216,7 @@ def happens_once(place):
     plan = replace(report().plan, changes=(line,))
     done = replace(report(), plan=plan, outcomes=(Outcome(line, Status.DONE),))
     start = us.states.now
-    us.meters.read(made.fleet(), ())
+    us.meters.read(made.fleet(), None, ())
     us.round(done)
     changed = replace(start, source=replace(start.source, changed_at=made.at(100)), applied_at=None)
     us.states.put(changed)

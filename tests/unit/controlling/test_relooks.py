@@ -13,7 +13,7 @@ from reconciler.health.board import Board, BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 from tests.support import fleets
 
 NOW = datetime(2026, 11, 26, tzinfo=UTC)

@@ -16,7 +16,7 @@ from reconciler.fleet import load
 from reconciler.observe import Pace
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState, RoundRecord, RoundResult
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 from tests.support import fleets
 from tests.support.eventually import eventually
 from tests.support.reports import report

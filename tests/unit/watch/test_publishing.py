@@ -10,7 +10,7 @@ from reconciler.apply import Status
 from reconciler.core.errors import ConfigError, InvalidRepository, Locked
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState, RoundResult, SourceProblem
-from reconciler.watch.states import States
+from reconciler.watch.loop import States
 from tests.support import fleets
 from tests.support.reports import report
 

@@ -10,7 +10,6 @@ from klutchctl.web.board.index import Index, Line, column_of
 from klutchctl.web.board.pages import parts
 from klutchctl.web.board.pages.parts import Page, Query
 from reconciler.core.decision import page_of
-from reconciler.core.live import control_plane_ref_name
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import BoundUnit, ClusterHealth
 from reconciler.planning.changes import Action, Held
@@ -50,7 +49,6 @@ def cluster(index: Index, name: str, query: Query, now: datetime) -> Page | None
     lines = index.lines.get(name, ())
     document = state.fleet.clusters.get(name) if state.fleet is not None else None
     labels = document.labels if document is not None else {}
-    way = (name, control_plane_ref_name(health.control_plane))
     unread = state.board.unread if state.board is not None else ()
     return Page(
         "cluster.html",
@@ -59,7 +57,7 @@ def cluster(index: Index, name: str, query: Query, now: datetime) -> Page | None
         row=row,
         document=document,
         labels=[f"{key}={value}" for key, value in sorted(labels.items())],
-        unread=[one for one in unread if one.name in way],
+        unread=[one for one in unread if one.name in health.way],
         units=units[pager.shown],
         pager=pager,
         lines=lines[:_LINES],
@@ -112,8 +110,7 @@ def _nothing(waiting: Waiting, cluster: ClusterHealth) -> str:
     """Return what it means that no line of the plan is about a unit."""
     if not waiting.plan_id:
         return "No plan is at hand."
-    way = {cluster.name, control_plane_ref_name(cluster.control_plane)}
-    if any(one.name in way for one in waiting.unseen):
+    if any(one.name in cluster.way for one in waiting.unseen):
         return "The plan could not read its cluster."
     return "Nothing waits."
 
