@@ -767,7 +767,7 @@ APPLY: Final = (
     Mutation(
         "lost-lock-unnoticed",
         "reconciler/apply",
-        r"        fence\.lose_lock\(self\._lost\(\)\)\n",
+        r"        fence\.lose_lock\(self\._lease\.loss\)\n",
         "",
         "a run whose lock was taken writes on",
         (f"{_APPLY}_lock.py",),
