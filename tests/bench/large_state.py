@@ -58,11 +58,11 @@ def state(fleet: Fleet, address: Address) -> State:
         app[NAMESPACE] = [system]
         app[CRD] = app_crds
         of_system = json.loads(system.body)["metadata"]["uid"]
+        space = default_placement(fleet, cluster).space
         for wanted in _wanted(fleet, cluster, units[cluster.name], address, of_system):
             there = app if wanted.ref.cluster == cluster.name else plane
             if wanted.ref.kind not in (CRD, api.API_SERVICE_EXPORT_REQUEST):
-                there[wanted.ref.kind].append(_applied(wanted, address))
-        space = default_placement(fleet, cluster).space
+                there[wanted.ref.kind].append(_applied(wanted, address, space))
         plane[api.API_SERVICE_EXPORT] += [_export(space, unit) for unit in units[cluster.name]]
         plane[NAMESPACE] += _service_namespaces(space)
     return State(clusters)
@@ -79,23 +79,19 @@ def _wanted(
         yield from unit_objects(fleet, unit, placement, claims=unit.claims)
 
 
-def _applied(wanted: Wanted, address: Address) -> Item:
+def _applied(wanted: Wanted, address: Address, space: str) -> Item:
     """Return an object that klutchctl created, as the server and its controllers completed it."""
     kind, manifest = wanted.ref.kind, json.loads(json.dumps(wanted.manifest))
     owned = _entry(keys.MANAGER_CLI, manifest)
+    if kind in (api.CLUSTER_BINDING, api.API_SERVICE_BINDING):
+        annotations = manifest["metadata"].setdefault("annotations", {})
+        annotations[keys.CREDENTIAL] = _credential(address, space)
     if kind == api.API_SERVICE_BINDING:
         for claim in manifest["spec"].get("permissionClaims", ()):
             claim |= {"read": {}, "onConflict": {"recreateWhenConsumerSideDeleted": True}}
         manifest["status"] = reported_of_binding()
     elif kind == api.CLUSTER_BINDING:
         manifest["status"] = reported_of_space()
-        space = wanted.ref.namespace
-        facts = api.KubeconfigFacts(
-            address.server, api.ca_digest(address.ca), "", space, api.token_digest(TOKEN)
-        )
-        uid = _uid(wanted.ref.cluster, kind.plural, space, wanted.ref.name)
-        annotations = manifest["metadata"].setdefault("annotations", {})
-        annotations[keys.CREDENTIAL] = api.credential_note(facts, uid)
     elif manifest.get("type") == "kubernetes.io/service-account-token":
         data = {"token": TOKEN, "ca.crt": "c" * 600, "namespace": wanted.ref.namespace}
         manifest["data"] = {
@@ -109,7 +105,19 @@ def _applied(wanted: Wanted, address: Address) -> Item:
     entries = [owned]
     if "status" in manifest:
         entries.append(_entry("konnector", {"status": manifest["status"]}, subresource="status"))
-    return _item(kind, manifest, of=wanted.ref.cluster, entries=entries)
+    place = CONTROL_PLANE if kind == api.CLUSTER_BINDING else wanted.ref.cluster
+    return _item(kind, manifest, of=place, entries=entries)
+
+
+def _credential(address: Address, space: str) -> str:
+    """Return the note about a space's kubeconfig: on its ClusterBinding and all its bindings."""
+    facts = api.KubeconfigFacts(
+        address.server, api.ca_digest(address.ca), "", space, api.token_digest(TOKEN)
+    )
+    kind = api.CLUSTER_BINDING
+    return api.credential_note(
+        facts, _uid(CONTROL_PLANE, kind.plural, space, names.CLUSTER_BINDING)
+    )
 
 
 def _export(space: str, unit: Unit) -> Item:
