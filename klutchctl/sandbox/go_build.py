@@ -2,7 +2,6 @@
 
 import collections
 import importlib.util
-import json
 import re
 import shutil
 import subprocess
@@ -26,12 +25,10 @@ _NOT_INHERITED: Final = ("GOOS", "GOARCH", "GO111MODULE", "GOEXPERIMENT", "GOENV
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A usable `go`. The two caches are the user's own."""
+    """A usable `go`, and what it calls its version."""
 
     go: Path
     version: str
-    build_cache: Path
-    module_cache: Path
 
 
 def build(
@@ -186,6 +183,9 @@ def go_environment(inherited: Mapping[str, str]) -> dict[str, str]:
         "GOTOOLCHAIN": "local",
         "GOFLAGS": "-buildvcs=false -mod=readonly",
         "GOWORK": "off",
+        # A compiler lives for seconds: without garbage collection a build takes a quarter less CPU.
+        "GOGC": "off",
+        "GOMEMLIMIT": "1500MiB",
     }
 
 
@@ -229,7 +229,7 @@ def find_toolchain(
 def _ask(go: Path, inherited: Mapping[str, str]) -> Toolchain | str:
     try:
         answer = subprocess.run(
-            [str(go), "env", "-json", "GOVERSION", "GOCACHE", "GOMODCACHE"],
+            [str(go), "env", "GOVERSION"],
             env=go_environment(inherited),
             cwd="/",
             capture_output=True,
@@ -237,12 +237,6 @@ def _ask(go: Path, inherited: Mapping[str, str]) -> Toolchain | str:
             timeout=_QUESTION_TIMEOUT,
             check=True,
         )
-        facts = json.loads(answer.stdout)
-        return Toolchain(
-            go=go,
-            version=str(facts["GOVERSION"]),
-            build_cache=Path(facts["GOCACHE"]),
-            module_cache=Path(facts["GOMODCACHE"]),
-        )
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+        return Toolchain(go, answer.stdout.strip())
+    except (OSError, subprocess.SubprocessError) as error:
         return f"does not work ({type(error).__name__})"

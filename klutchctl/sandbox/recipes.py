@@ -13,6 +13,8 @@ from klutchctl.sandbox.state import Component
 
 MODULE: Final = Path(__file__).parent / "controlplane"
 _SERVICES_MODULES: Final = Path(__file__).parent / "crossplane"
+# -w leaves debug information out of the programs: the compiler need not write any.
+_NO_DEBUG: Final = ("-trimpath", "-gcflags=all=-dwarf=false")
 _SOURCES: Final = frozenset({".go", ".mod", ".sum"})  # not what a build by hand leaves there
 # By the lines of releases: the folder of our Go module, and the module that it builds.
 CROSSPLANES: Final = {
@@ -54,6 +56,38 @@ class Recipe:
     patches: tuple[Patch, ...] = ()
 
 
+# The Go modules of the newest Crossplane and of the provider have the versions of the control plane
+# wherever both need a module: a package is compiled once for all of them. The provider is older
+# than these versions of Kubernetes' and Crossplane's libraries.
+_PROVIDER_ON_OUR_VERSIONS: Final = (
+    (
+        "pkg/kube/client/ssa/cache/extractor/gvk_parser.go",
+        "sigs.k8s.io/structured-merge-diff/v4",
+        "sigs.k8s.io/structured-merge-diff/v6",
+    ),
+    (
+        "cmd/provider/main.go",
+        "NewWebhookManagedBy(mgr).For(&objectv1alpha1cluster.Object{})",
+        "NewWebhookManagedBy(mgr, &objectv1alpha1cluster.Object{})",
+    ),
+    *(
+        (f"internal/controller/{scope}/object/{file}.go", old, new)
+        for scope in ("cluster", "namespaced")
+        for file, old, new in (
+            (
+                "informers",
+                "func(r *kcache.Reflector,",
+                "func(_ context.Context, _ *kcache.Reflector,",
+            ),
+            (
+                "object",
+                "connectionDetails(ctx, c.client,",
+                "connectionDetails(ctx, c.client.Client,",
+            ),
+            ("syncer", "p.client.Apply(", "p.client.Applicator.Apply("),
+        )
+    ),
+)
 # These versions have no flags for it: they would listen on all interfaces, the provider also on
 # a fixed port, so that one sandbox at a time could run it.
 _CROSSPLANE_ON_LOOPBACK: Final = (
@@ -127,7 +161,8 @@ def of_crossplane(line: str) -> Recipe:
 
 def of_provider() -> Recipe:
     module = _PROVIDER_KUBERNETES
-    patches = tuple(Patch(module, *one) for one in _PROVIDER_ON_LOOPBACK)
+    changes = (*_PROVIDER_ON_OUR_VERSIONS, *_PROVIDER_ON_LOOPBACK)
+    patches = tuple(Patch(module, *one) for one in changes)
     package, crds = f"{module}/cmd/provider", (module, "package/crds")
     return _of_services("provider", Component.PROVIDER_KUBERNETES, package, crds, patches)
 
@@ -147,7 +182,7 @@ def _of_services(
         # No metrics where no flag says an address: it would be port 8080 for all the world.
         "-X sigs.k8s.io/controller-runtime/pkg/metrics/server.DefaultBindAddress=0",
     )
-    arguments = ("-trimpath", f"-ldflags=-s -w {' '.join(stamps)}")
+    arguments = (*_NO_DEBUG, f"-ldflags=-s -w {' '.join(stamps)}")
     return Recipe(
         module=module,
         subject=str(component),
@@ -168,7 +203,7 @@ def build_arguments(kubernetes: str) -> tuple[str, ...]:
     package = "k8s.io/component-base/version"
     stamps = (("gitVersion", kubernetes), ("gitMajor", major), ("gitMinor", minor))
     return (
-        "-trimpath",
+        *_NO_DEBUG,
         "-ldflags=-s -w " + " ".join(f"-X {package}.{name}={value}" for name, value in stamps),
     )
 

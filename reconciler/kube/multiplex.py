@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,7 +33,9 @@ Headers: TypeAlias = Sequence[tuple[str, str]]
 # It writes all headers down, the tokens with them.
 logging.getLogger("hpack").setLevel(logging.WARNING)
 
-PROTOCOLS: Final = ("h2", "http/1.1")
+# A load balancer or proxy may break HTTP/2: an operator turns it off without a new release.
+_SWITCH: Final = "KLUTCH_HTTP2"
+PROTOCOLS: Final = ("h2", "http/1.1") if os.environ.get(_SWITCH) != "off" else ("http/1.1",)
 _STREAMS: Final = 90  # of one connection: kube-apiserver takes 100
 _WINDOW: Final = 2**18  # octets of one stream that wait for their reader
 _ON_THE_WAY: Final = 2**24  # octets of one connection, which wait for no reader

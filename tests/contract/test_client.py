@@ -1,6 +1,9 @@
 """What `KubeCluster` promises, on a real API server whose connection is healthy."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -251,6 +254,15 @@ async def test_a_watch_ends_with_the_connection(control_plane, namespace):
     with pytest.raises(Unreachable):
         async with asyncio.timeout(60):
             await following
+
+
+def test_http2_can_be_turned_off():
+    code = f"from {multiplex.__name__} import PROTOCOLS; print(*PROTOCOLS)"
+    found = {}
+    for value in ("off", ""):
+        environ = os.environ | {"KLUTCH_HTTP2": value}
+        found[value] = subprocess.check_output((sys.executable, "-c", code), env=environ, text=True)
+    assert found == {"off": "http/1.1\n", "": "h2 http/1.1\n"}
 
 
 BEGINNINGS = {"h2": (multiplex.Stream, "opened"), "http/1.1": (aiohttp.ClientResponse, "start")}

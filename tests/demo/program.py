@@ -33,7 +33,7 @@ from reconciler.core import names
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
-from tests.demo import broker_services, developer, front_door
+from tests.demo import broker_services, developer, fetching, front_door
 from tests.demo.developer import Developer
 from tests.demo.place import BROKER, FLEET, NAME, OTHER, OVERLAYS, SHOP, TEAM, Place, home_of
 from tests.demo.telling import KLUTCHCTL, Story, fail, klutchctl
@@ -225,14 +225,15 @@ async def demo(place: Place) -> None:
     if place.layout.root.exists():
         with story.step("Take down what an earlier demo has left"):
             await klutchctl("sandbox", "down", "--delete", "--name", NAME)
-    with story.step(
-        "Start a control plane of services with klutch-bind, and app clusters with konnectors"
-    ):
-        beside = ("--services", "--programs")
-        await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, *beside)
-    async with front_door.prepared(place) as preparation:
-        await road(place, story)
-        await front_door.use_the_front_door(place, story, preparation)
+    async with fetching.fetched():
+        with story.step(
+            "Start a control plane of services with klutch-bind, and app clusters with konnectors"
+        ):
+            beside = ("--services", "--programs")
+            await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, *beside)
+        async with front_door.prepared(place) as preparation:
+            await road(place, story)
+            await front_door.use_the_front_door(place, story, preparation)
     if not is_kept(os.environ):
         with story.step("Take everything down"):
             await klutchctl("sandbox", "down", "--delete", "--name", NAME)

@@ -70,11 +70,14 @@ class Background:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def running(cls, *arguments: str) -> AsyncIterator["Background"]:
+    async def running(
+        cls, *arguments: str, program: str = KLUTCHCTL
+    ) -> AsyncIterator["Background"]:
         """Run it; the end of the block is its end, too."""
-        arguments = (*owner_check(Path()), *arguments)
+        if program == KLUTCHCTL:
+            arguments = (*owner_check(Path()), *arguments)
         process = await asyncio.create_subprocess_exec(
-            KLUTCHCTL, *arguments, stdout=PIPE, stderr=STDOUT
+            program, *arguments, stdout=PIPE, stderr=STDOUT
         )
         try:
             yield cls(arguments, process)

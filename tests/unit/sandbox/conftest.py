@@ -20,8 +20,7 @@ from klutchctl.sandbox.servers import Program
 FAKE_GO = """\
 #!/bin/sh
 if [ "$1" = env ]; then
-  echo "{\\"GOVERSION\\": \\"$FAKE_GO_VERSION\\","
-  echo " \\"GOCACHE\\": \\"$HOME/gocache\\", \\"GOMODCACHE\\": \\"$HOME/gomod\\"}"
+  echo "$FAKE_GO_VERSION"
   exit 0
 fi
 if [ "$1" = mod ]; then exit 0; fi

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import io
 import platform
+import re
 import shutil
 import tarfile
 import threading
@@ -175,3 +176,24 @@ def test_no_network(workshop, site):
     nowhere = Origins(kubernetes="http://127.0.0.1:1", etcd="http://127.0.0.1:1")
     with pytest.raises(HostError, match=r"cannot be read: .*refused.*HTTPS_PROXY"):
         workshop.provide(downloads=nowhere)
+
+
+# The provider is one release older; what it evaluates CEL with is left at its own version.
+APART = {
+    "github.com/antlr4-go/antlr/v4",
+    "github.com/google/cel-go",
+    "github.com/stoewer/go-strcase",
+    "golang.org/x/exp",
+    "github.com/crossplane/crossplane-runtime/v2",
+}
+
+
+def test_go_compiles_a_package_once_for_all_that_the_demo_builds():
+    """Modules of one version at one path: Go finds their packages in its cache."""
+    built = (recipes.of().recipe, recipes.of_crossplane("2.4"), recipes.of_provider())
+    versions: dict[str, set[str]] = {}
+    for recipe in built:
+        text = (recipe.module / "go.mod").read_text()
+        for name, version in re.findall(r"^\s+(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE):
+            versions.setdefault(name, set()).add(version)
+    assert {name for name, found in versions.items() if len(found) > 1} == APART
