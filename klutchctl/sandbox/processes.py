@@ -190,6 +190,29 @@ def launcher(folder: Path, owner: Owner | None) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", str(_LAUNCHER), user, str(folder))
 
 
+def finish(
+    command: Sequence[str], environment: Mapping[str, str], subject: str, *, timeout: float
+) -> None:
+    """Run a program to its end. Raises HostError, with its last words, where it fails."""
+    try:
+        run = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HostError(f"{subject} has not ended after {timeout:.0f} s") from error
+    if run.returncode != 0:
+        said = "".join(f"\n  {line}" for line in run.stdout.strip().splitlines()[-5:])
+        raise HostError(f"{subject} failed with status {run.returncode}:{said}")
+
+
 def stop(
     processes: Collection[Observed],
     *,

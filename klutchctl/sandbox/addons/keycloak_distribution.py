@@ -5,11 +5,11 @@ import re
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox import binaries
+from klutchctl.sandbox import binaries, processes
 from klutchctl.sandbox.binaries import Cache
 from klutchctl.sandbox.report import Progress
 from reconciler.core.errors import HostError
@@ -145,26 +145,5 @@ def _unpack(archive: Path, into: Path) -> None:
 
 def _build(folder: Path, java: Path) -> None:
     environment = {"PATH": os.defpath, "JAVA": str(java)}
-    run = _run((str(folder / LAUNCHER), *_BUILD), environment)
-    if run.returncode != 0:
-        said = "".join(f"\n  {line}" for line in run.stdout.strip().splitlines()[-5:])
-        raise HostError(f"Keycloak's build failed with status {run.returncode}:{said}")
-
-
-def _run(
-    command: Sequence[str], environment: Mapping[str, str]
-) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=_BUILD_TIMEOUT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise HostError(f"Keycloak's build has not ended after {_BUILD_TIMEOUT:.0f} s") from error
+    command = (str(folder / LAUNCHER), *_BUILD)
+    processes.finish(command, environment, "Keycloak's build", timeout=_BUILD_TIMEOUT)

@@ -178,21 +178,8 @@ def _initdb(layout: Layout, place: PostgresqlPlace, password: str) -> None:
             "--locale=C",
         )
         command = (*processes.launcher(home, place.owner), str(place.binaries / "initdb"))
-        run = subprocess.run(
-            (*command, *arguments),
-            env=processes.marked(processes.identity(layout, "initdb")),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_INITDB_TIMEOUT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise HostError(f"initdb has not ended after {_INITDB_TIMEOUT:.0f} s") from error
+        environment = processes.marked(processes.identity(layout, "initdb"))
+        processes.finish((*command, *arguments), environment, "initdb", timeout=_INITDB_TIMEOUT)
     finally:
         password_file.unlink(missing_ok=True)
-    if run.returncode != 0:
-        said = "".join(f"\n  {line}" for line in run.stderr.strip().splitlines()[-5:])
-        raise HostError(f"initdb failed with status {run.returncode}:{said}")
     draft.rename(place.data)
