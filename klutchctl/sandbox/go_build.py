@@ -81,20 +81,6 @@ class _Go:
         self, *arguments: str, update: Callable[[str], None] = lambda detail: None
     ) -> Sequence[str]:
         """Run to the end and return the last lines that matter. Raises HostError."""
-        status, lines = self._run(arguments, update)
-        if status != 0:
-            raise explain(status, lines, self._recipe)
-        return lines
-
-    def module(self, path: str) -> Path:
-        """Return where the source of a module is. Raises HostError."""
-        self.run("mod", "download", path)
-        [home] = self.run("list", "-m", "-f", "{{.Dir}}", path)
-        return Path(home)
-
-    def _run(
-        self, arguments: Sequence[str], update: Callable[[str], None]
-    ) -> tuple[int, Sequence[str]]:
         with subprocess.Popen(
             (str(self._tools.go), *arguments),
             cwd=self._recipe.module,
@@ -107,7 +93,15 @@ class _Go:
         ) as process:
             assert process.stdout is not None
             lines = _follow(process.stdout, update)
-            return process.wait(), lines
+        if process.returncode != 0:
+            raise explain(process.returncode, lines, self._recipe)
+        return lines
+
+    def module(self, path: str) -> Path:
+        """Return where the source of a module is. Raises HostError."""
+        self.run("mod", "download", path)
+        [home] = self.run("list", "-m", "-f", "{{.Dir}}", path)
+        return Path(home)
 
 
 def _follow(output: Iterable[str], update: Callable[[str], None]) -> Sequence[str]:

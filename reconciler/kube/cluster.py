@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, NamedTuple, Required, Self, TypeAlias, TypedDict, Unpack
 
 from reconciler.core.documents import cut, takes
 from reconciler.core.errors import Expired, Missing, oversized
@@ -250,94 +250,53 @@ class Reader(Port):
         return answers.versions(await self.send(request), request)
 
 
+class WriteOptions(TypedDict, total=False):
+    """The field manager, the subresource, and whether the server only checks and answers."""
+
+    manager: Required[str]
+    subresource: str
+    dry_run: bool
+
+
 class Writer(Port):
-    """The writes of a cluster. `dry_run` asks the server to check and answer, and store nothing."""
+    """The writes of a cluster."""
 
     async def create(
-        self,
-        manifest: Manifest,
-        kind: Kind,
-        *,
-        manager: str,
-        subresource: str = "",
-        dry_run: bool = False,
+        self, manifest: Manifest, kind: Kind, **options: Unpack[WriteOptions]
     ) -> Manifest:
         """POST, also to a subresource such as `token` of a ServiceAccount.
 
         Raises AlreadyExists, and Missing where the namespace or the object is absent.
         """
-        request = requests.create(
-            self.name, manifest, kind, manager=manager, subresource=subresource, dry_run=dry_run
-        )
+        request = requests.create(self.name, manifest, kind, **options)
         return answers.named(await self.send(request), request)
 
     async def apply(
-        self,
-        manifest: Manifest,
-        kind: Kind,
-        *,
-        manager: str,
-        force: bool,
-        subresource: str = "",
-        dry_run: bool = False,
+        self, manifest: Manifest, kind: Kind, *, force: bool, **options: Unpack[WriteOptions]
     ) -> Manifest:
         """Server-side apply. Creates what is absent, unless the manifest carries a uid.
 
         Raises Conflict (field owned by another manager, or another resourceVersion) and
         Replaced (the uid is not the live one).
         """
-        request = requests.apply(
-            self.name,
-            manifest,
-            kind,
-            manager=manager,
-            force=force,
-            subresource=subresource,
-            dry_run=dry_run,
-        )
+        request = requests.apply(self.name, manifest, kind, force=force, **options)
         return answers.named(await self.send(request), request)
 
     async def merge_patch(
-        self,
-        ref: Ref,
-        patch: Manifest,
-        *,
-        manager: str,
-        subresource: str = "",
-        dry_run: bool = False,
+        self, ref: Ref, patch: Manifest, **options: Unpack[WriteOptions]
     ) -> Manifest:
         """RFC 7386. A resourceVersion inside is a precondition. Raises Missing.
 
         So is a uid, but not in a patch of the status of a custom resource, which ignores it.
         """
-        request = requests.patch(
-            ref,
-            patch,
-            content_type=requests.MERGE_PATCH,
-            manager=manager,
-            subresource=subresource,
-            dry_run=dry_run,
-        )
+        request = requests.patch(ref, patch, content_type=requests.MERGE_PATCH, **options)
         return answers.named(await self.send(request), request)
 
     async def json_patch(
-        self,
-        ref: Ref,
-        patch: Sequence[Manifest],
-        *,
-        manager: str,
-        subresource: str = "",
-        dry_run: bool = False,
+        self, ref: Ref, patch: Sequence[Manifest], **options: Unpack[WriteOptions]
     ) -> Manifest:
         """RFC 6902, atomic. Raises Missing; a failed `test` is a Conflict."""
-        request = requests.patch(
-            ref,
-            patch,
-            content_type=requests.JSON_PATCH,
-            manager=manager,
-            subresource=subresource,
-            dry_run=dry_run,
-        )
+        request = requests.patch(ref, patch, content_type=requests.JSON_PATCH, **options)
         return answers.named(await self.send(request), request)
 
     async def delete(
