@@ -194,7 +194,7 @@ def create(
     *,
     manager: str,
     subresource: str = "",
-    dry_run: bool,
+    dry_run: bool = False,
 ) -> Request:
     """POST an object to its collection, or to a subresource of the object that it names."""
     ref = _ref(cluster, kind, manifest)
@@ -220,8 +220,8 @@ def apply(  # noqa: PLR0913 - each is a parameter of the API
     *,
     manager: str,
     force: bool,
-    subresource: str,
-    dry_run: bool,
+    subresource: str = "",
+    dry_run: bool = False,
 ) -> Request:
     ref = _ref(cluster, kind, manifest)
     return Request(
@@ -244,8 +244,8 @@ def patch(
     *,
     content_type: str,
     manager: str,
-    subresource: str,
-    dry_run: bool,
+    subresource: str = "",
+    dry_run: bool = False,
 ) -> Request:
     """Merge patch or JSON patch, as `content_type` says."""
     return Request(

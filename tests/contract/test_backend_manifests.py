@@ -11,7 +11,6 @@ from reconciler.core import names
 from reconciler.core.manifest import get_maps, get_texts, labels_of, name_of
 from reconciler.core.refs import DEPLOYMENT, LEASE, NAMESPACE, ROLE
 from tests.support import deployed
-from tests.support.raw import http_session
 
 BACKENDS = [
     deployed.FOLDER,
@@ -32,13 +31,7 @@ def folder_ids(folder):
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)
 def test_a_kustomization_names_all_files_beside_it(folder):
-    named = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
-    beside = {one.name for one in folder.glob("*.yaml")} - {"kustomization.yaml"}
-    bases = {one for one in named if one not in beside}
-    assert {*named} == beside | bases
-    assert bases == BASES.get(folder, set())
-    # Kustomize refuses a base that contains the folder which names it.
-    assert not [one for one in bases if folder.is_relative_to((folder / one).resolve())]
+    assert deployed.bases_of(folder) == BASES.get(folder, set())
 
 
 def test_every_folder_is_tried_here():
@@ -148,19 +141,9 @@ def test_the_role_names_the_lease_of_the_program(folder):
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)
 async def test_the_api_server_knows_every_field(control_plane, folder):
-    made = deployed.built(folder)
-    await deployed.apply(control_plane.cluster, [deployed.only(NAMESPACE, made)])
-    async with http_session(control_plane.connection) as session:
-        for one in made:
-            kind = deployed.KINDS[one["kind"]]
-            query = "dryRun=All&force=true&fieldManager=tests&fieldValidation=Strict"
-            async with session.patch(
-                f"{deployed.place(one)}?{query}",
-                data=yaml.safe_dump(one),
-                headers={"Content-Type": "application/apply-patch+yaml"},
-            ) as answer:
-                assert answer.status in (200, 201), (kind, await answer.text())
-                assert "Warning" not in answer.headers
+    await deployed.check_fields(
+        control_plane.cluster, control_plane.connection, deployed.built(folder)
+    )
 
 
 def test_each_flow_has_its_level_and_the_backend_goes_before_accounts_of_spaces():

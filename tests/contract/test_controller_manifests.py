@@ -16,7 +16,6 @@ from tests.support.apply_runs import mode, scene
 from tests.support.controllers import controller, forget, repository
 from tests.support.event_rights import recorded_and_counted
 from tests.support.eventually import eventually
-from tests.support.raw import http_session
 from tests.support.role_holders import operator
 
 __all__ = ["mode", "scene"]
@@ -66,17 +65,7 @@ def test_the_program_knows_its_arguments_and_every_file_is_mounted(capsys):
 
 
 async def test_the_api_server_knows_every_field(control_plane):
-    await deployed.apply(control_plane.cluster, [deployed.only(NAMESPACE, MADE)])
-    async with http_session(control_plane.connection) as session:
-        for one in MADE:
-            query = "dryRun=All&force=true&fieldManager=tests&fieldValidation=Strict"
-            async with session.patch(
-                f"{deployed.place(one)}?{query}",
-                data=yaml.safe_dump(one),
-                headers={"Content-Type": "application/apply-patch+yaml"},
-            ) as answer:
-                assert answer.status in (200, 201), await answer.text()
-                assert "Warning" not in answer.headers
+    await deployed.check_fields(control_plane.cluster, control_plane.connection, MADE)
 
 
 @asynccontextmanager

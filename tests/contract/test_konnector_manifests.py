@@ -34,7 +34,6 @@ from tests.support import deployed, removal
 from tests.support.accounts import token_of, with_token
 from tests.support.deployed import KINDS, PDB
 from tests.support.eventually import eventually
-from tests.support.raw import http_session
 
 FOLDER = Path(konnector.__file__).parent / "deploy"
 MINIMAL, FULL = FOLDER / "minimal", FOLDER / "full"
@@ -57,12 +56,7 @@ def folder_ids(folder):
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)
 def test_a_kustomization_names_all_files_beside_it(folder):
-    named = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
-    beside = {one.name for one in folder.glob("*.yaml")} - {"kustomization.yaml"}
-    bases = {one for one in named if one not in beside}
-    assert {*named} == beside | bases
-    # Kustomize refuses a base that contains the folder which names it.
-    assert not [one for one in bases if folder.is_relative_to((folder / one).resolve())]
+    deployed.bases_of(folder)
 
 
 def test_every_folder_is_tried_here():
@@ -149,26 +143,7 @@ def test_all_that_is_named_is_there(folder):
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)
 async def test_the_api_server_knows_every_field(app_cluster, folder):
-    made = deployed.built(folder)
-    await deployed.apply(app_cluster.cluster, [deployed.only(refs.NAMESPACE, made)])
-    async with http_session(app_cluster.connection) as session:
-        for one in made:
-            query = "dryRun=All&force=true&fieldManager=tests&fieldValidation=Strict"
-            async with session.patch(
-                f"{place(one)}?{query}",
-                data=yaml.safe_dump(one),
-                headers={"Content-Type": "application/apply-patch+yaml"},
-            ) as answer:
-                assert answer.status in (200, 201), (one["kind"], await answer.text())
-                assert "Warning" not in answer.headers
-
-
-def place(one: Any) -> str:
-    kind = KINDS[one["kind"]]
-    root = f"/apis/{kind.api_version}" if kind.group else "/api/v1"
-    namespace = namespace_of(one)
-    inside = f"/namespaces/{namespace}" if namespace else ""
-    return f"{root}{inside}/{kind.plural}/{name_of(one)}"
+    await deployed.check_fields(app_cluster.cluster, app_cluster.connection, deployed.built(folder))
 
 
 async def test_its_pods_may_run_where_security_is_restricted(app_cluster):

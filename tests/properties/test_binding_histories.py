@@ -131,21 +131,7 @@ def edit_secret(it: Story) -> None:
 
 
 def misbehave(it: Story) -> None:
-    is_done = it.chance.random() < 0.5
-    fault = it.chance.choice(
-        [
-            osb_faults.says(500, processed=is_done),
-            osb_faults.cuts(processed=is_done),
-            osb_faults.broken_json(202, processed=is_done),
-            osb_faults.broken_json(200, processed=is_done),
-            osb_faults.unavailable(),
-            osb_faults.gateway(404),
-            osb_faults.busy(),
-            osb_faults.refuses(400, "BadRequest", "no"),
-            osb_faults.refuses(401, "Unauthorized", "no"),
-            osb_faults.redirects("https://elsewhere.example"),
-        ]
-    )
+    fault = osb_faults.some(it.chance)
     verb = it.chance.choice(["bind", "bind", "unbind", "poll-binding", "fetch-binding"])
     it.broker.faults.add(verb, fault, times=it.chance.choice([1, 1, 3, 8]))
 

@@ -67,20 +67,7 @@ def lose(it: Turns) -> None:
 
 
 def misbehave(it: Turns) -> None:
-    is_done = it.chance.random() < 0.5
-    fault = it.chance.choice(
-        [
-            osb_faults.says(500, processed=is_done),
-            osb_faults.cuts(processed=is_done),
-            osb_faults.broken_json(202, processed=is_done),
-            osb_faults.broken_json(200, processed=is_done),
-            osb_faults.unavailable(),
-            osb_faults.gateway(404),
-            osb_faults.busy(),
-            osb_faults.refuses(400, "BadRequest", "no"),
-            osb_faults.redirects("https://elsewhere.example"),
-        ]
-    )
+    fault = osb_faults.some(it.chance)
     verb = it.chance.choice([*sorted(MUTATING), "poll", "fetch"])
     it.broker.faults.add(verb, fault, times=it.chance.choice([1, 1, 3, 8]))
 

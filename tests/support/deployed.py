@@ -26,6 +26,7 @@ from tests.support.cues import Cue
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Request
+from tests.support.raw import http_session
 
 DEPLOY: Final = Path(bind.__file__).parent / "deploy"
 FOLDER: Final = DEPLOY / "default-mode"
@@ -109,6 +110,32 @@ def built(folder: Path = FOLDER) -> list[Any]:
         ]
         made[index] = jsonpatch.apply_patch(made[index], yaml.safe_load(each["patch"]))
     return made
+
+
+def bases_of(folder: Path) -> set[str]:
+    """Return the bases of a kustomization that names all files beside it."""
+    named = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    beside = {one.name for one in folder.glob("*.yaml")} - {"kustomization.yaml"}
+    bases = {one for one in named if one not in beside}
+    assert {*named} == beside | bases
+    # Kustomize refuses a base that contains the folder which names it.
+    assert not [one for one in bases if folder.is_relative_to((folder / one).resolve())]
+    return bases
+
+
+async def check_fields(cluster: KubeCluster, connection: Connection, made: list[Any]) -> None:
+    """Apply them as a dry run, in which the API server refuses a field that it does not know."""
+    await apply(cluster, [only(refs.NAMESPACE, made)])
+    async with http_session(connection) as session:
+        for one in made:
+            query = "dryRun=All&force=true&fieldManager=tests&fieldValidation=Strict"
+            async with session.patch(
+                f"{place(one)}?{query}",
+                data=yaml.safe_dump(one),
+                headers={"Content-Type": "application/apply-patch+yaml"},
+            ) as answer:
+                assert answer.status in (200, 201), (one["kind"], await answer.text())
+                assert "Warning" not in answer.headers
 
 
 def only(kind: Kind, made: Iterable[Any], *, name: str = "") -> Any:

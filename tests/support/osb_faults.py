@@ -3,6 +3,7 @@
 import json
 import threading
 from dataclasses import dataclass, field, replace
+from random import Random
 
 from tests.support import osb_wire
 from tests.support.osb_wire import Said
@@ -98,3 +99,22 @@ class Faults:
                     self._rules = (*self._rules[:number], used, *self._rules[number + 1 :])
                     return rule.fault
         return None
+
+
+def some(chance: Random) -> Fault:
+    """Return one of those that random histories have."""
+    is_done = chance.random() < 0.5
+    return chance.choice(
+        [
+            says(500, processed=is_done),
+            cuts(processed=is_done),
+            broken_json(202, processed=is_done),
+            broken_json(200, processed=is_done),
+            unavailable(),
+            gateway(404),
+            busy(),
+            refuses(400, "BadRequest", "no"),
+            refuses(401, "Unauthorized", "no"),
+            redirects("https://elsewhere.example"),
+        ]
+    )

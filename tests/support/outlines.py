@@ -1,5 +1,7 @@
 """What a page is made of, and texts of others that would be more than text."""
 
+import itertools
+import re
 from html.parser import HTMLParser
 
 _VOID = {"meta", "link", "input", "br"}
@@ -38,6 +40,15 @@ class Outline(HTMLParser):
 
     def all(self, tag):
         return [attributes for name, attributes in self.elements if name == tag]
+
+    def check_order(self):
+        """Refuse two headings of the first level, a level that is left out, an id used twice."""
+        levels = [int(tag[1]) for tag, _ in self.elements if re.fullmatch("h[1-6]", tag)]
+        assert levels.count(1) == 1
+        assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
+        assert self.all("html") == [{"lang": "en"}]
+        identifiers = [one["id"] for _, one in self.elements if "id" in one]
+        assert len(identifiers) == len(set(identifiers))
 
     def words(self):
         return " ".join("".join(self.text).split())
