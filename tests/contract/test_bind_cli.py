@@ -23,26 +23,13 @@ from reconciler.core import names, refs
 from reconciler.core.manifest import get_map, get_text, name_of, uid_of
 from reconciler.core.refs import Ref
 from tests.support import original_provider
+from tests.support.binding_objects import CONFIG_MAP, SECRETS
 from tests.support.bound_scenes import Scene, remove
 from tests.support.clusters import LiveCluster
 from tests.support.original_provider import Ended, OriginalProvider
 
 BIND = names.KLUTCH_NAMESPACE
 IMAGE = "registry.example/konnector:v0.1.0"
-OPTIONAL = {
-    "resource": "configmaps",
-    "version": "v1",
-    "selector": {"names": ["backup-settings"], "namespaces": ["*"], "owner": "Consumer"},
-    "required": False,
-    "read": {},
-    "onConflict": {"recreateWhenConsumerSideDeleted": True},
-}
-REQUIRED = {
-    **OPTIONAL,
-    "resource": "secrets",
-    "selector": {"names": ["*"], "namespaces": ["*"], "owner": "Provider"},
-    "required": True,
-}
 
 
 @dataclass
@@ -98,7 +85,7 @@ async def provider(scene: Scene, tmp_path: Any) -> Any:
                 "oauth2CodeGrant": {"sid": session, "id": "http://idp.example/alice"}
             },
             "kubeconfig": base64.b64encode(content).decode(),
-            "requests": [request_of(scene, [REQUIRED, OPTIONAL])],
+            "requests": [request_of(scene, [SECRETS, CONFIG_MAP])],
         }
 
     home = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
@@ -140,8 +127,8 @@ async def test_kubectl_bind_does_what_the_original_does_and_comes_back(provider)
     }  # fmt: skip
     claims = binding["spec"]["permissionClaims"]
     assert [{**claim, "state": claim["state"]} for claim in claims] == [
-        {**REQUIRED, "group": "", "state": "Accepted"},
-        {**OPTIONAL, "group": "", "state": "Rejected"},
+        {**SECRETS, "group": "", "state": "Accepted"},
+        {**CONFIG_MAP, "group": "", "state": "Rejected"},
     ]
     written = [(one.verb, one.resource) for one in app.audit.writes_since(mark, namespace=BIND)]
     assert written == [
@@ -151,7 +138,7 @@ async def test_kubectl_bind_does_what_the_original_does_and_comes_back(provider)
     ]
     [request] = await provider.requests()
     assert get_map(request, "spec", "resources", 0, "permissionClaims", 0) == {
-        **REQUIRED, "group": "",
+        **SECRETS, "group": "",
     }  # fmt: skip
     assert done.stdout.count("Do you accept this Permission? [No,Yes]") == 2
     head, row = done.stdout.splitlines()[-2:]
@@ -263,7 +250,7 @@ async def a_dry_run_prints_the_request(provider):
     for end, (_, form) in zip(await asyncio.gather(*runs), forms, strict=True):
         assert end.code == 0, end.stderr
         printed = yaml.safe_load(end.stdout)
-        assert printed == request_of(provider.scene, [REQUIRED, OPTIONAL])
+        assert printed == request_of(provider.scene, [SECRETS, CONFIG_MAP])
         if form == "json":
             assert end.stdout == json.dumps(printed, indent=4) + "\n"
         assert "in a dry run, too" in end.stderr
@@ -283,7 +270,7 @@ async def test_a_credential_that_changed_is_refreshed_once_it_is_good(provider, 
     }
     kept = await scene.app.cluster.create(made, refs.SECRET, manager="tests")
     file = tmp_path / "request.yaml"
-    file.write_text(yaml.safe_dump(request_of(scene, [REQUIRED])))
+    file.write_text(yaml.safe_dump(request_of(scene, [SECRETS])))
     remote = tmp_path / "remote.yaml"
     app = scene.app
     command = [

@@ -38,7 +38,7 @@ def objects(control_plane, namespace):
 # Installation and discovery
 
 
-@pytest.mark.parametrize("name", crds.CONTROL_PLANE)
+@pytest.mark.parametrize("name", [*crds.CONTROL_PLANE, *crds.CONTROLLER])
 async def test_a_server_has_nothing_to_warn_about(control_plane, name):
     # Under another group, since the real one is there already.
     group = name.partition(".")[2]

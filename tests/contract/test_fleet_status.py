@@ -1,7 +1,6 @@
 """A FleetStatus on a real kube-apiserver: its CRD, what kubectl shows, its writes, the rights."""
 
 import asyncio
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,6 @@ from reconciler.core.errors import Forbidden, Missing
 from reconciler.core.manifest import canonical, get_int, get_map, get_text, uid_of
 from reconciler.core.refs import EVENT, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, Ref
 from reconciler.health.verdict import State
-from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
@@ -31,7 +29,6 @@ from tests.support.faults import FaultyCluster
 from tests.support.fleet_states import COMMIT, at, at_rest, begun, board, cluster, ended, kstatus
 from tests.support.raw import get_json, http_session
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 MANAGER = keys.MANAGER_CONTROLLER
 # All that a controller needs for its FleetStatus, in its own namespace.
@@ -110,18 +107,6 @@ AT_REST = {"revision": "a" * 12, "units": "2/2", "waiting": 0}
 
 
 # The CRD
-
-
-async def test_the_server_has_nothing_to_warn_about(control_plane):
-    (manifest,) = crds.load(*crds.CONTROLLER)
-    body = json.loads(json.dumps(manifest).replace(FLEET_STATUS.group, "warnings.example"))
-    query = {"dryRun": "All", "fieldValidation": "Strict"}
-    async with (
-        http_session(control_plane.connection) as session,
-        session.post(CRDS, params=query, json=body) as response,
-    ):
-        assert response.status == 201, await response.text()
-        assert response.headers.getall("Warning", []) == []
 
 
 async def test_discovery(control_plane):

@@ -18,8 +18,9 @@ from tests.demo.telling import Background
 @contextlib.asynccontextmanager
 async def fetched() -> AsyncIterator[None]:
     """Fill the caches beside the block, which finds in them what is there by then."""
-    code = f"from {__name__} import fetch; fetch()"
-    async with Background.running("-c", code, program=sys.executable):
+    async with Background.running(
+        "-c", f"import {__name__} as it; it.fetch()", program=sys.executable
+    ):
         yield
 
 

@@ -25,7 +25,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
 from tests.kit.stories import dies_after_every_write, dies_once_at_every_write, disturbed
-from tests.support.applying import DROPPED, TIME, UID, differences
+from tests.support.applying import DROPPED, OF_SPACE, TIME, UID, differences
 from tests.support.backend import AGENT, backend
 from tests.support.backend_stories import STORIES, Act, Tenant, tenancy
 from tests.support.clusters import LiveCluster, Write
@@ -38,13 +38,7 @@ from tests.support.settled import settled
 HOSTILE: Final = "hostile.example/turn"
 _KINDS: Final = (
     refs.NAMESPACE,
-    refs.SERVICE_ACCOUNT,
-    refs.SECRET,
-    api.CLUSTER_BINDING,
-    api.API_SERVICE_BINDING,
-    api.API_SERVICE_EXPORT,
-    api.API_SERVICE_EXPORT_REQUEST,
-    api.API_SERVICE_NAMESPACE,
+    *OF_SPACE,
     api.APP_CLUSTER_BINDING,
     refs.ROLE,
     refs.ROLE_BINDING,

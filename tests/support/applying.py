@@ -231,7 +231,7 @@ TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 # Of a token in a note of credentials: salted with the uid of the object that bears it. Of a process
 # of a konnector: by chance.
 _DIGEST: Final = re.compile(r'(?<=\\"token\\": \\")[0-9a-f]{16}|(?<="message": "test )[0-9a-f]{8}')
-_OF_SPACE: Final = (
+OF_SPACE: Final = (
     refs.SERVICE_ACCOUNT,
     refs.SECRET,
     api.CLUSTER_BINDING,
@@ -309,7 +309,7 @@ async def _everything(scene: Scene) -> AsyncIterator[_Found]:
     plane, app, bind = scene.plane, scene.app, names.KLUTCH_NAMESPACE
     service, fleet = scene.offer.kind, f"{keys.FLEET}={scene.fleet.name}"
     places = [
-        *(("plane", kind, scene.space, "") for kind in _OF_SPACE),
+        *(("plane", kind, scene.space, "") for kind in OF_SPACE),
         *(("plane", kind, scene.fleet.name, "") for kind in (api.APP_CLUSTER_BINDING, refs.SECRET)),
         ("plane", refs.NAMESPACE, "", ""),
         ("plane", service, "", ""),

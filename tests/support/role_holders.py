@@ -22,23 +22,13 @@ from reconciler.fleet.values import Fleet
 from reconciler.kube.client import KubeCluster
 from tests.support import policed, removal
 from tests.support.accounts import administrator, may_read, token_of, with_token
+from tests.support.deployed import KINDS
 from tests.support.eventually import eventually
 from tests.support.observing import context
 
 if TYPE_CHECKING:
     from tests.support.clusters import LiveCluster
 
-_KINDS: Final = {
-    kind.kind: kind
-    for kind in (
-        refs.NAMESPACE,
-        refs.SERVICE_ACCOUNT,
-        refs.ROLE,
-        refs.ROLE_BINDING,
-        refs.CLUSTER_ROLE,
-        refs.CLUSTER_ROLE_BINDING,
-    )
-}
 _MANAGER: Final = "tests"
 _SHARED: Final = "default"  # a namespace that every cluster has
 
@@ -57,7 +47,7 @@ async def role_holder(
     user = policed.user_of(names.KLUTCH_NAMESPACE, rights.account(fleet.name, task))
     try:
         for manifest in made:
-            kind = _KINDS[get_text(manifest, "kind")]
+            kind = KINDS[get_text(manifest, "kind")]
             await live.cluster.apply(manifest, kind, manager=_MANAGER, force=True)
         token = await token_of(
             live.cluster, names.KLUTCH_NAMESPACE, rights.account(fleet.name, task)
@@ -95,7 +85,7 @@ async def operator(lives: "Collection[LiveCluster]", folder: Path) -> AsyncItera
     tokens = {}
     for live in lives:
         for manifest in made:
-            kind = _KINDS[get_text(manifest, "kind")]
+            kind = KINDS[get_text(manifest, "kind")]
             await live.cluster.create(manifest, kind, manager=_MANAGER)
         tokens[live] = await token_of(live.cluster, _SHARED, name)
         way = with_token(live.connection, tokens[live])
@@ -119,7 +109,7 @@ async def _may(cluster: KubeCluster, question: Question) -> bool:
 
 
 async def _remove(live: "LiveCluster", manifest: Manifest) -> None:
-    kind = _KINDS[get_text(manifest, "kind")]
+    kind = KINDS[get_text(manifest, "kind")]
     if kind == refs.NAMESPACE:  # other tests share it
         return
     await removal.remove_manifest(live.cluster, kind, manifest)

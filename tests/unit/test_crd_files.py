@@ -10,17 +10,9 @@ from reconciler.core import keys
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import name_of
 from reconciler.kube import crds
+from tests.support.wire_objects import KINDS
 
 FOLDER = Path(__file__).parents[2] / "schemas" / "crds"
-KINDS = (
-    api.API_SERVICE_BINDING,
-    api.API_SERVICE_EXPORT,
-    api.API_SERVICE_EXPORT_REQUEST,
-    api.API_SERVICE_EXPORT_TEMPLATE,
-    api.API_SERVICE_NAMESPACE,
-    api.APP_CLUSTER_BINDING,
-    api.CLUSTER_BINDING,
-)
 CRDS = dict(zip(crds.CONTROL_PLANE, crds.load(*crds.CONTROL_PLANE), strict=True))
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 

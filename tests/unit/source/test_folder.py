@@ -19,13 +19,6 @@ from tests.support.fleet_texts import FLEET, GOOD, document
 CANARY = "hunter2canary"
 
 
-@pytest.fixture
-def root(tmp_path):
-    found = tmp_path / "repo"
-    write_files(found, GOOD)
-    return found
-
-
 def refused(root):
     """Return the codes of the problems with which a folder is not read at all."""
     with pytest.raises(InvalidRepository) as caught:

@@ -14,18 +14,11 @@ import pytest
 from reconciler.core.errors import ConfigError, InvalidRepository
 from reconciler.source import disk
 from reconciler.source.following import Folder, GitRef, GitUrl, git_url
-from tests.support.checkouts import commit_work_tree, write_files
+from tests.support.checkouts import commit_work_tree
 from tests.support.fleet_texts import GOOD
 
 SELDOM = 3_600.0  # so that only news can be what ended a wait
 FILE = "bindings/db.yaml"
-
-
-@pytest.fixture
-def root(tmp_path):
-    found = tmp_path / "repo"
-    write_files(found, GOOD)
-    return found
 
 
 def commit(root):
