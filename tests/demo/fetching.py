@@ -41,6 +41,6 @@ def fetch_modules(recipe: recipes.Recipe) -> None:
     shop = binaries.workshop(recipe, "services", cache_home=cache, environ=os.environ)
     if not shop.cache.entry(recipe.id).exists():
         tools = go_build.find_toolchain(os.environ, recipe, otherwise=shop.packaged_go)
-        command = (tools.go, "list", "-deps", *recipe.packages.values())
+        command = (str(tools.go), "list", "-deps", *recipe.packages.values())
         environ = go_build.go_environment(os.environ)
         subprocess.run(command, cwd=recipe.module, env=environ, capture_output=True, check=False)
