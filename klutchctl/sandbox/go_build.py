@@ -59,16 +59,6 @@ def build(
         (into / re.sub(r"/v\d+$", "", package).rpartition("/")[2]).rename(into / program)
 
 
-def explain(status: int, lines: Sequence[str], recipe: Recipe) -> HostError:
-    """Return why a build failed. `status` is negative for a signal, as in subprocess."""
-    said = "".join(f"\n  {line}" for line in lines)
-    return HostError(
-        f"go build failed with status {status}:{said}",
-        hint="Where it was killed, give it 4 GiB, or set GOMAXPROCS=1. Where it could not fetch a"
-        f" module, check the network and GOPROXY{recipe.otherwise}",
-    )
-
-
 class _Go:
     """The toolchain at work in one module."""
 
@@ -94,7 +84,12 @@ class _Go:
             assert process.stdout is not None
             lines = _follow(process.stdout, update)
         if process.returncode != 0:
-            raise explain(process.returncode, lines, self._recipe)
+            said = "".join(f"\n  {line}" for line in lines)
+            raise HostError(  # a negative status is a signal
+                f"go build failed with status {process.returncode}:{said}",
+                hint="Where it was killed, give it 4 GiB, or set GOMAXPROCS=1. Where it could not"
+                " fetch a module, check the network and GOPROXY" + self._recipe.otherwise,
+            )
         return lines
 
     def module(self, path: str) -> Path:

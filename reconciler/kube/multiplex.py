@@ -34,8 +34,7 @@ Headers: TypeAlias = Sequence[tuple[str, str]]
 logging.getLogger("hpack").setLevel(logging.WARNING)
 
 # A load balancer or proxy may break HTTP/2: an operator turns it off without a new release.
-_SWITCH: Final = "KLUTCH_HTTP2"
-PROTOCOLS: Final = ("h2", "http/1.1") if os.environ.get(_SWITCH) != "off" else ("http/1.1",)
+PROTOCOLS: Final = ("http/1.1",) if os.environ.get("KLUTCH_HTTP2") == "off" else ("h2", "http/1.1")
 _STREAMS: Final = 90  # of one connection: kube-apiserver takes 100
 _WINDOW: Final = 2**18  # octets of one stream that wait for their reader
 _ON_THE_WAY: Final = 2**24  # octets of one connection, which wait for no reader

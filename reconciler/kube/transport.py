@@ -320,8 +320,13 @@ async def _chunks(response: aiohttp.ClientResponse | Stream) -> AsyncIterator[by
 
 def _log_warnings(headers: CIMultiDictProxy[str], request: Request) -> None:
     for warning in headers.getall("Warning"):
-        fields = {"cluster": request.ref.cluster, "ref": str(request.ref)}
-        log.warning("the API server warns", extra=fields | {"warning": warning[:300]})
+        _log_warning(request.ref.cluster, str(request.ref), warning[:300])
+
+
+@functools.lru_cache(maxsize=1024)  # once for each object: it comes with every call
+def _log_warning(cluster: str, ref: str, warning: str) -> None:
+    fields = {"cluster": cluster, "ref": ref, "warning": warning}
+    log.warning("the API server warns", extra=fields)
 
 
 def ssl_context(
