@@ -52,7 +52,7 @@ def parse(arguments: Sequence[str]) -> Asked:
     )
     parser.access("app cluster")
     given = parser.parse_args(list(arguments))
-    return Asked(given.kubeconfig or None, given.context, tuple(given.binding), given.force)
+    return Asked(given.kubeconfig or None, given.context or None, tuple(given.binding), given.force)
 
 
 async def run(

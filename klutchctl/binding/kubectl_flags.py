@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from klutchctl.binding import Claims, Rights
 from reconciler.controller.flags import Version
@@ -77,17 +77,19 @@ def _common(command: str, description: str) -> _Parser:
         _add(parser, flag, "of the app cluster")
     for flag in (*_LOG, "--template"):
         parser.add_argument(flag, default="", help=argparse.SUPPRESS)
-    for flag in ("--log-text-split-stream", "--allow-missing-template-keys"):
-        _add(parser, flag, argparse.SUPPRESS)
-    _add(parser, "--show-managed-fields", argparse.SUPPRESS)
+    for flag in ("log-text-split-stream", "allow-missing-template-keys", "show-managed-fields"):
+        _add(parser, f"--{flag}", argparse.SUPPRESS)
     parser.add_argument("-v", "--v", default="", help="above 0: details of errors")
     parser.add_argument("--version", nargs=0, action=Version, help="show the version and exit")
     parser.add_argument("-o", "--output", default="yaml", help="of a dry run: yaml or json")
     _add(parser, "--skip-konnector", "install no konnector")
     parser.add_argument("--konnector-image", default="", help="wins over --skip-konnector")
     _add(parser, "--no-policy", "give the konnector rights without an admission policy")
-    rights = "Minimal, or Full as the original's konnector needs it"
-    parser.add_argument("--konnector-rbac", type=Rights, help=rights)
+    parser.add_argument(
+        "--konnector-rbac",
+        type=Rights,
+        help="Minimal, or Full as the original's konnector needs it",
+    )
     parser.add_argument("--claims", type=Claims, default=Claims.ASK, help="or required, all, none")
     parser.add_argument("--accept", action="append", default=[], help="accept claims on this")
     _add(parser, "--wait", "until what is bound is Ready")
@@ -96,8 +98,7 @@ def _common(command: str, description: str) -> _Parser:
 
 
 def _add(parser: argparse.ArgumentParser, flag: str, help_text: str) -> None:
-    arguments: dict[str, Any] = {"type": _switch, "default": False, "metavar": "BOOL"}
-    parser.add_argument(flag, help=help_text, **arguments)
+    parser.add_argument(flag, help=help_text, type=_switch, default=False, metavar="BOOL")
 
 
 def _bind() -> _Parser:
@@ -146,6 +147,8 @@ def connection(said: argparse.Namespace) -> Connection:
     insecure = said.insecure_skip_tls_verify or found.insecure
     return replace(
         found,
+        # A context may be of another cluster than this flag.
+        name="the app cluster" if said.server else found.name,
         server=said.server.rstrip("/") or found.server,
         credential=_credential(said) or found.credential,
         ca=None if insecure else _authorities(said) or found.ca,

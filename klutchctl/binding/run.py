@@ -25,6 +25,7 @@ from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.kubeconfig.credential_text import is_shown
 from reconciler.kube.networks import ANYWHERE, Networks
 from reconciler.oidc.grants import Client
 from reconciler.outbound.http import Http
@@ -134,10 +135,7 @@ class Bind:
         assert grant.remote is not None
         async with KubeCluster(grant.remote) as provider:
             await response.request_exports(
-                provider,
-                grant.remote.namespace,
-                grant.requests,
-                self.progress,
+                provider, grant.remote.namespace, grant.requests, self.progress
             )
         if known:
             await app.put_secret(grant.kubeconfig, used)
@@ -185,7 +183,7 @@ class Bind:
             provider=provider,
             progress=self.progress,
             cluster_id=await self.app.identity(write=write),
-            cluster_name=self.cluster.name,
+            cluster_name=self.cluster.name if is_shown(self.cluster.name) else "",
             dry_run=self.asked.dry_run and provider.door is not None,
             networks=self.networks,
         )

@@ -172,19 +172,13 @@ def _assets(environ: Mapping[str, str], progress: Progress) -> dict[Program, Pat
 
 
 def ensured(
-    cache: Cache,
-    release_id: str,
-    fill: Callable[[Path], None],
-    progress: Progress,
+    cache: Cache, release_id: str, fill: Callable[[Path], None], progress: Progress
 ) -> Path:
     """Return the whole entry of a release; `fill` makes a new one. Raises HostError."""
     entry = cache.entry(release_id)
     if entry.exists():
         return entry
-    with (
-        files.full_disk_explained(cache.folder, variable="XDG_CACHE_HOME"),
-        cache.locked(progress),
-    ):
+    with files.full_disk_explained(cache.folder, variable="XDG_CACHE_HOME"), cache.locked(progress):
         if entry.exists():
             return entry  # another run made it meanwhile
         with cache.draft(release_id) as draft:

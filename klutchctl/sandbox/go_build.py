@@ -87,8 +87,8 @@ class _Go:
             said = "".join(f"\n  {line}" for line in lines)
             raise HostError(  # a negative status is a signal
                 f"go build failed with status {process.returncode}:{said}",
-                hint="Where it was killed, give it 4 GiB, or set GOMAXPROCS=1. Where it could not"
-                " fetch a module, check the network and GOPROXY" + self._recipe.otherwise,
+                hint="Where it was killed, give it 2 GiB a core, or set GOMAXPROCS=1. Where it"
+                " could not fetch a module, check the network and GOPROXY" + self._recipe.otherwise,
             )
         return lines
 

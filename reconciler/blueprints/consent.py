@@ -69,19 +69,12 @@ def terms(claim: Manifest) -> Terms:
 
 
 def _rows(claim: Manifest) -> Iterator[Row]:
-    chosen = get_texts(claim, "selector", "names")
-    every = not chosen or "*" in chosen
-    yield Row("Which", "all names") if every else Row("Which", "with these names:", chosen)
+    yield _chosen("Which", "with these names", get_texts(claim, "selector", "names"), "all names")
     if alternatives := get_maps(claim, "selector", "labelSelectors"):
         lines = [json.dumps(labels, sort_keys=True) for labels in alternatives]
         yield Row("Labels", "all of one of these lines:", lines)
     named = get_texts(claim, "selector", "namespaces")
-    every = not named or "*" in named
-    yield (
-        Row("Where", "in all namespaces but the cluster's own")
-        if every
-        else Row("Where", "in these namespaces:", named)
-    )
+    yield _chosen("Where", "in these namespaces", named, "in all namespaces but the cluster's own")
     if own := list(filter(is_reserved, named)):
         yield Row("Reserved", "in these, of your cluster itself or of what connects it:", own)
     if get_text(claim, "selector", "owner") == OWNER_CONSUMER:
@@ -93,6 +86,14 @@ def _rows(claim: Manifest) -> Iterator[Row]:
     for path, name, text in _LISTS:
         if paths := get_texts(claim, *path):
             yield Row(name, text, paths)
+
+
+def _chosen(name: str, some: str, given: Sequence[str], every: str) -> Row:
+    """Show also what is named beside `*`: a name opens more than `*` does (`Rule.literal`)."""
+    named = [one for one in given if one != "*"]
+    if given and len(named) == len(given):
+        return Row(name, f"{some}:", named)
+    return Row(name, f"{every}, and {some}:" if named else every, named)
 
 
 def _without(claim: Manifest, kind: str) -> str:

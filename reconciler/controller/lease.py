@@ -25,6 +25,7 @@ from reconciler.core.times import moment
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.requests import Verb
 
+_SILENCE: Final = "no answer"
 _NEVER: Final = float("-inf")
 _FOLLOWS: Final = timedelta(minutes=1)  # since the last renewal of the one before
 _BREATH: Final = 0.02  # seconds between two tries of a write that others keep crossing
@@ -62,7 +63,7 @@ class _Hold:
     uid: str = ""
     renewed: float = _NEVER  # when our last write was sent that succeeded
     taken: bool = False  # by another
-    why: str = "no answer"  # the last renewal failed
+    why: str = _SILENCE  # the last renewal failed
 
 
 def holder_here() -> str:
@@ -178,9 +179,9 @@ class Lease:
                     if not await self._renew():
                         self._hold.taken = True
                         return
-                pause = self.times.period
+                self._hold.why, pause = _SILENCE, self.times.period
             except (ClusterError, TimeoutError) as error:
-                self._hold.why = str(error) or self._hold.why
+                self._hold.why = str(error) or _SILENCE
                 pause = self.times.period / 4
 
     async def release(self) -> None:

@@ -194,7 +194,7 @@ def unread_documents(folder: Path, snapshot: Snapshot) -> Iterator[Problem]:
 _YAML: Final = ("**/*.yaml", "**/*.yml", "**/Kustomization")
 _ENTRIES: Final = tuple(f"/{name}" for name in (*files.ENTRY_NAMES, "services.yaml"))
 _OF_A_FLEET: Final = re.compile(
-    rb"(?m)^apiVersion: *[\"']?fleet\.klutchctl\.dev/.*\n(?!kind: FleetS)"
+    rb"(?m)^apiVersion: *[\"']?fleet\.klutchctl\.dev/.*(?:\n(?!kind: [\"']?FleetS)|\Z)"
 )
 _UNREAD: Final = (
     "unread-file",

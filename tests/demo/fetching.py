@@ -17,10 +17,8 @@ from tests.demo.telling import Background
 
 @contextlib.asynccontextmanager
 async def fetched() -> AsyncIterator[None]:
-    """Fill the caches beside the block, which finds in them what is there by then."""
-    async with Background.running(
-        "-c", f"import {__name__} as it; it.fetch()", program=sys.executable
-    ):
+    code = f"from {__name__} import fetch; fetch()"
+    async with Background.running("-c", code, program=sys.executable):
         yield
 
 
@@ -36,7 +34,6 @@ def fetch() -> None:
 
 
 def fetch_modules(recipe: recipes.Recipe) -> None:
-    """Let Go fetch the modules of a recipe, unless its programs are built already."""
     cache = Settings(os.environ).cache_home
     shop = binaries.workshop(recipe, "services", cache_home=cache, environ=os.environ)
     if not shop.cache.entry(recipe.id).exists():

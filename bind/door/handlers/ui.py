@@ -66,7 +66,7 @@ class Ui:
             return self._answer(views.HomeView("/ui/sign-in", frame=self._services.frame))
         self._services.count_look(visit.identity)
         offers = sorted(await self._services.views().offers(), key=_together)[:_AT_HOME]
-        rows = [await self._row(visit, offer) for offer in offers]
+        rows = [views.OfferRow(offer, (), None, _path(offer)) for offer in offers]
         return self._answer(views.HomeView("", rows, await self._frame(visit)))
 
     async def _begin(self, request: Request, parts: Parts) -> Response:

@@ -65,9 +65,12 @@ def key_fault(pem: str) -> str:
 
 def shown_name(name: str) -> str:
     """Quote a name from a file for a sentence, unless a token or key may have slipped in."""
-    if _NAME.fullmatch(name) and not _is_token_like(name):
-        return f'"{name}"'
-    return "(a name that is not shown)"
+    return f'"{name}"' if is_shown(name) else "(a name that is not shown)"
+
+
+def is_shown(name: str) -> bool:
+    """Tell whether a name is one, and no credential that somebody pasted."""
+    return bool(_NAME.fullmatch(name)) and not _is_token_like(name)
 
 
 def shown_path(path: PurePath) -> str:

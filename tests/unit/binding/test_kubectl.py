@@ -14,6 +14,7 @@ from klutchctl.binding.sign_in.tokens import Identity
 from klutchctl.binding.sign_in.ways import Flags
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
+from reconciler.kube.kubeconfig.credential_text import is_shown
 from reconciler.oidc.grants import Client
 from tests.support import binding_objects as objects
 
@@ -86,6 +87,13 @@ def bound(ready, *, provider="", message="", age=0, now=None):
         "%Y-%m-%dT%H:%M:%SZ"
     )
     return {**made, "status": {"providerPrettyName": provider, "conditions": [condition]}}
+
+
+def test_a_provider_gets_no_name_of_another_cluster_and_no_token(monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    arguments = ["https://door.example", "--server=https://10.0.3.7:6443", "--token=t"]
+    name = kubectl_flags.connection(kubectl_flags.parse(arguments, apiservice=False)).name
+    assert [is_shown(one) for one in (name, "dev", "Ab1" * 20)] == [False, True, False]
 
 
 @pytest.mark.parametrize(

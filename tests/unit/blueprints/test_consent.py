@@ -99,8 +99,9 @@ def test_the_rows_of_a_page_have_all_that_a_prompt_has():
         "Without it": ("they do not arrive in your cluster, and the service may not work", ()),
     }
     wide = {**PLAIN, "selector": {"names": ["a", "*"], "namespaces": ["*", "kube-public", "x"]}}
-    assert rows(wide)["Which"] == ("all names", ())
-    assert rows(wide)["Where"] == ("in all namespaces but the cluster's own", ())
+    assert rows(wide)["Which"] == ("all names, and with these names:", ("a",))
+    everywhere = "in all namespaces but the cluster's own, and in these namespaces:"
+    assert rows(wide)["Where"] == (everywhere, ("kube-public", "x"))
     assert rows(wide)["Reserved"][1] == ("kube-public",)
 
 

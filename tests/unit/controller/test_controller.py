@@ -201,7 +201,8 @@ async def test_stop_begins_nothing_and_lets_work_end(running, clock):
     assert (work.ended, [key for key, _ in work.begun]) == (["a"], ["a"])
 
 
-async def test_work_that_does_not_end_is_cut_but_never_in_a_write(running, clock):
+def slow_write():
+    """Return work with one write, and what says that it was sent, answered, and what followed."""
     fence, sent, answered, after = WriteFence(), asyncio.Event(), asyncio.Event(), []
 
     async def write():
@@ -213,6 +214,11 @@ async def test_work_that_does_not_end_is_cut_but_never_in_a_write(running, clock
         await fence.write(write)
         after.append("gone on")
 
+    return work, sent, answered, after
+
+
+async def test_work_that_does_not_end_is_cut_but_never_in_a_write(running, clock):
+    work, sent, answered, after = slow_write()
     controller, task = running(work, timeout=0.01)
     controller.enqueue("a")
     await sent.wait()
@@ -225,16 +231,7 @@ async def test_work_that_does_not_end_is_cut_but_never_in_a_write(running, clock
 
 
 async def test_a_controller_that_is_cancelled_waits_for_its_writes(running, clock):
-    fence, sent, answered, after = WriteFence(), asyncio.Event(), asyncio.Event(), []
-
-    async def write():
-        sent.set()
-        await answered.wait()
-        after.append("written")
-
-    async def work(_key):
-        await fence.write(write)
-
+    work, sent, answered, after = slow_write()
     controller, task = running(work)
     controller.enqueue("a")
     await sent.wait()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from konnector import settings
+from konnector import detach, settings
 from konnector.__main__ import run
 from konnector.settings import ControlPlaneMode, Settings
 from reconciler.blueprints import konnector
@@ -197,6 +197,7 @@ def test_help_tells_the_flags_that_have_an_effect(capsys):
         assert flag.partition("=")[0] in reported
     assert "--vmodule" not in reported
     assert "`konnector detach --help`" in " ".join(reported.split())
+    assert detach.parse([]) == detach.Asked()
 
 
 def container_of(deployment):
