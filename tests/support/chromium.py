@@ -4,10 +4,8 @@ import contextlib
 import json
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,6 +17,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.support.answering import Answer, answering
 
 _FLAGS: Final = (
     "--headless",
@@ -140,34 +140,8 @@ def chromium() -> Iterator[Chromium]:
             opened.quit()
 
 
-Answer = tuple[int, Mapping[str, str], bytes]
-
-
 @contextlib.contextmanager
 def site(answer: Callable[[str, Any], Answer]) -> Iterator[str]:
     """Serve what `answer` returns for a path and the form sent to it; yield the origin."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            status, headers, text = answer(self.path, body)
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        do_POST = do_GET  # noqa: N815 - the name that the library calls
-
-        def log_message(self, format: str, *args: object) -> None:
-            del format, args
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(lambda asked: answer(asked.target, asked.body)) as port:
+        yield f"http://127.0.0.1:{port}"

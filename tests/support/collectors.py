@@ -4,10 +4,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.support.answering import Answer, Asked, answering
 
 
 @dataclass
@@ -37,28 +38,17 @@ class Received:
 @contextmanager
 def collector(*, hangs: bool = False) -> Iterator[Received]:
     """Collect for the length of the block; one that hangs answers at its end."""
-    over = threading.Event()
+    over, received = threading.Event(), Received("")
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
-            if hangs:
-                over.wait()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/x-protobuf")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def answer(asked: Asked) -> Answer:
+        received.bodies.append(asked.body)
+        if hangs:
+            over.wait()
+        return 200, {"Content-Type": "application/x-protobuf"}, b""
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        received = Received(f"http://127.0.0.1:{server.server_port}")
-        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
-        serving.start()
+    with answering(answer) as port:
+        received.url = f"http://127.0.0.1:{port}"
         try:
             yield received
         finally:
             over.set()
-            server.shutdown()
-            serving.join()

@@ -2,12 +2,12 @@
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.answering import Answer, Asked, answering
 
 
 @dataclass
@@ -23,56 +23,36 @@ class Forge:
         """Return what tells the author of a comment, as both of them would."""
         return {"user": {"login": name}, "author": {"username": name}}
 
+    def reply(self, asked: Asked) -> Answer:
+        path, _, query = asked.target.partition("?")
+        private = asked.headers["PRIVATE-TOKEN"]
+        self.asked.append((asked.method, path, private or asked.headers["Authorization"]))
+        document = json.dumps(self._document(asked, path, query, private)).encode()
+        elsewhere = {"Location": f"{self.url}/elsewhere?page=1"} if self.answer == 302 else {}
+        return self.answer, elsewhere, document
+
+    def _document(self, asked: Asked, path: str, query: str, private: str | None) -> Any:
+        if asked.method == "GET" and path.endswith("/user"):
+            return {"username": "fleet-bot"}
+        if asked.method == "GET":
+            page = int(re.findall(r"\bpage=(\d+)", query)[0])
+            return self.comments[(page - 1) * 100 : page * 100]
+        body = json.loads(asked.body)["body"]
+        assert isinstance(body, str)
+        if asked.method == "POST":
+            us = self.by("fleet-bot" if private else "github-actions[bot]")
+            self.comments.append({"id": len(self.comments) + 1, "body": body, **us})
+            return self.comments[-1]
+        number = int(path.rpartition("/")[2])
+        self.comments[number - 1]["body"] = body
+        return self.comments[number - 1]
+
 
 @contextmanager
 def serving(forge: Forge) -> Iterator[Forge]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path.endswith("/user"):
-                return self.reply({"username": "fleet-bot"})
-            page = int(re.findall(r"[?&]page=(\d+)", self.path)[0])
-            self.reply(forge.comments[(page - 1) * 100 : page * 100])
-
-        def do_POST(self) -> None:
-            token = self.headers["PRIVATE-TOKEN"]
-            us = forge.by("fleet-bot" if token else "github-actions[bot]")
-            made = {"id": len(forge.comments) + 1, "body": self.sent(), **us}
-            forge.comments.append(made)
-            self.reply(made)
-
-        def do_PATCH(self) -> None:
-            number = int(self.path.rpartition("/")[2])
-            forge.comments[number - 1]["body"] = self.sent()
-            self.reply(forge.comments[number - 1])
-
-        do_PUT = do_PATCH  # noqa: N815 - named by http.server
-
-        def sent(self) -> str:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            assert isinstance(body["body"], str)
-            return body["body"]
-
-        def reply(self, document: Any) -> None:
-            token = self.headers["PRIVATE-TOKEN"] or self.headers["Authorization"]
-            forge.asked.append((self.command, self.path.partition("?")[0], token))
-            self.send_response(forge.answer)
-            if forge.answer == 302:
-                self.send_header("Location", f"{forge.url}/elsewhere?page=1")
-            self.end_headers()
-            self.wfile.write(json.dumps(document).encode())
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        forge.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield forge
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(forge.reply) as port:
+        forge.url = f"http://127.0.0.1:{port}"
+        yield forge
 
 
 def on_github(forge: Forge) -> dict[str, str]:

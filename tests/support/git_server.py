@@ -1,14 +1,11 @@
 """A Git server over HTTPS, as far as fetching goes, that can be told to misbehave."""
 
 import base64
-import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +16,7 @@ from pygit2.enums import ConfigLevel
 from klutchctl.sandbox import credentials
 from klutchctl.sandbox.credentials import Use
 from klutchctl.sandbox.state import LOOPBACK
+from tests.support.answering import Answer, Asked, answering
 
 _TYPE = "application/x-git-upload-pack"
 _LEVELS: Final = (ConfigLevel.GLOBAL, ConfigLevel.XDG, ConfigLevel.SYSTEM, ConfigLevel.PROGRAMDATA)
@@ -48,6 +46,29 @@ class GitServer:
         wanted = base64.b64encode(f"git:{self.token}".encode()).decode()
         return not self.token or authorization == f"Basic {wanted}"
 
+    def answer(self, asked: Asked) -> Answer:
+        authorization = asked.headers.get("Authorization", "")
+        self.seen.append((asked.target, authorization))
+        if self.broken:
+            return 500, {}, b""
+        if not self.allows(authorization):
+            return 401, {"WWW-Authenticate": 'Basic realm="git"'}, b""
+        if self.redirect:
+            return 302, {"Location": self.redirect + asked.target}, b""
+        if asked.method == "POST":
+            return 200, {"Content-Type": f"{_TYPE}-result"}, self._git(asked)
+        head = b"001e# service=git-upload-pack\n0000"
+        return (
+            200,
+            {"Content-Type": f"{_TYPE}-advertisement"},
+            head + self._git(asked, "--http-backend-info-refs"),
+        )
+
+    def _git(self, asked: Asked, *options: str) -> bytes:
+        repository = self.root / asked.target.strip("/").partition("/")[0]
+        command = ["git", "upload-pack", "--stateless-rpc", *options, str(repository)]
+        return subprocess.run(command, input=asked.body, capture_output=True, check=True).stdout
+
 
 @contextmanager
 def served(root: Path, folder: Path, *, host: str = "localhost") -> Iterator[GitServer]:
@@ -63,18 +84,8 @@ def served(root: Path, folder: Path, *, host: str = "localhost") -> Iterator[Git
         (folder / "ca.crt").write_bytes(authority.certificate_pem)
         (folder / "server.pem").write_bytes(pair.certificate_pem + pair.key_pem)
     server = GitServer(root, host)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "server.pem")
-    with _Http(server) as http:
-        http.socket = context.wrap_socket(http.socket, server_side=True)
-        server.port = http.server_port
-        thread = threading.Thread(target=http.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            http.shutdown()
-            thread.join()
+    with answering(server.answer, host=host, pem=folder / "server.pem") as server.port:
+        yield server
 
 
 @pytest.fixture
@@ -105,59 +116,3 @@ def server(tmp_path: Path, home: Path) -> Iterator[GitServer]:
 def repository(server: GitServer) -> pygit2.Repository:
     """A repository of that server, without a commit."""
     return pygit2.init_repository(server.root / "fleet.git", bare=True, initial_head="main")
-
-
-class _Http(ThreadingHTTPServer):
-    def __init__(self, server: GitServer) -> None:
-        self.git = server
-        super().__init__((server.host, 0), _Handler)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        pass  # a client that breaks off is what some tests are about
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Http
-    timeout = 60
-
-    def do_GET(self) -> None:
-        if self.lets_in():
-            head = b"001e# service=git-upload-pack\n0000"
-            self.answer("advertisement", head + self.git("--http-backend-info-refs"))
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.lets_in():
-            self.answer("result", self.git(body=body))
-
-    def lets_in(self) -> bool:
-        git, authorization = self.server.git, self.headers.get("Authorization", "")
-        git.seen.append((self.path, authorization))
-        if git.broken:
-            self.send_response(500)
-        elif not git.allows(authorization):
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="git"')
-        elif git.redirect:
-            self.send_response(302)
-            self.send_header("Location", git.redirect + self.path)
-        else:
-            return True
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-        return False
-
-    def git(self, *options: str, body: bytes = b"") -> bytes:
-        repository = self.server.git.root / self.path.strip("/").partition("/")[0]
-        command = ["git", "upload-pack", "--stateless-rpc", *options, str(repository)]
-        return subprocess.run(command, input=body, capture_output=True, check=True).stdout
-
-    def answer(self, kind: str, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", f"{_TYPE}-{kind}")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass

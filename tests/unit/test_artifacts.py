@@ -3,14 +3,13 @@
 import base64
 import hashlib
 import json
-import ssl
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 
 import pytest
 
 from klutchctl import main
 from tests.support import git_server
+from tests.support.answering import answering
 from tests.support.fleet_texts import GOOD
 from tests.unit.source.test_archive import packed
 
@@ -30,53 +29,38 @@ def manifest(*layers):
 MANIFEST = manifest({"mediaType": LAYER, "digest": digest_of(CONTENT), "size": len(CONTENT)})
 
 
-class Registry(ThreadingHTTPServer):
+@dataclass
+class Registry:
     """Serves `files` by path; with `token`, to who brings what /token gives for a password."""
 
-    def __init__(self):
-        super().__init__(("localhost", 0), Handler)
-        self.files, self.moved, self.token, self.seen = {}, {}, "", []
+    port: int = 0
+    files: dict[str, bytes] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)
+    token: str = ""
+    seen: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def host(self):
-        return f"localhost:{self.server_port}"
+        return f"localhost:{self.port}"
 
     def put(self, content, kind="blobs"):
         self.files[f"/v2/team/fleet/{kind}/{digest_of(content)}"] = content
         return f"{self.host}/team/fleet@{digest_of(content)}"
 
-    def handle_error(self, request, client_address):
-        pass
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Registry
-
-    def do_GET(self):
-        server, path = self.server, self.path.partition("?")[0]
-        given = self.headers.get("Authorization", "")
-        server.seen.append((self.path, given))
+    def answer(self, asked):
+        path, given = asked.target.partition("?")[0], asked.headers.get("Authorization", "")
+        self.seen.append((asked.target, given))
         password = base64.b64encode(b"me:hunter2canary").decode()
         if path == "/token":
             good = given == f"Basic {password}"
-            return self.answer(200 if good else 403, json.dumps({"token": server.token}).encode())
-        if path in server.moved:
-            return self.answer(307, b"", Location=server.moved[path])
-        if server.token and path.startswith("/v2/") and given != f"Bearer {server.token}":
-            said = f'Bearer realm="https://{server.host}/token",service="s",scope="pull"'
-            return self.answer(401, b"", **{"WWW-Authenticate": said})
-        content = server.files.get(path)
-        return self.answer(404 if content is None else 200, content or b"")
-
-    def answer(self, status, content, **headers):
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(content)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
+            return 200 if good else 403, {}, json.dumps({"token": self.token}).encode()
+        if path in self.moved:
+            return 307, {"Location": self.moved[path]}, b""
+        if self.token and path.startswith("/v2/") and given != f"Bearer {self.token}":
+            said = f'Bearer realm="https://{self.host}/token",service="s",scope="pull"'
+            return 401, {"WWW-Authenticate": said}, b""
+        content = self.files.get(path)
+        return 404 if content is None else 200, {}, content or b""
 
 
 @pytest.fixture
@@ -84,15 +68,9 @@ def registry(tmp_path, monkeypatch):
     with git_server.served(tmp_path, tmp_path):  # makes the authority
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "server.pem")
-    with Registry() as made:
-        made.socket = context.wrap_socket(made.socket, server_side=True)
-        thread = threading.Thread(target=made.serve_forever, args=(0.02,))
-        thread.start()
+    made = Registry()
+    with answering(made.answer, pem=tmp_path / "server.pem") as made.port:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def said(arguments, capsys):

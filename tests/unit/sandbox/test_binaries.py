@@ -1,14 +1,11 @@
 """Where the executables come from, official ones too, and every way in which getting them fails."""
 
-import functools
 import hashlib
-import http.server
 import io
 import platform
 import re
 import shutil
 import tarfile
-import threading
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from klutchctl.sandbox import recipes
 from klutchctl.sandbox.binaries import Origins
 from klutchctl.sandbox.servers import Program
 from reconciler.core.errors import HostError
+from tests.support.answering import answering
 
 RECIPE = recipes.of().recipe
 ENTRY = RECIPE.id
@@ -92,11 +90,6 @@ def test_a_disk_that_fills_up_is_reported_as_such(tmp_path):
 ETCD = "etcd-v3.6.8-linux-amd64"
 
 
-class Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format, *args):
-        pass
-
-
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """The folder that the server shows."""
@@ -126,14 +119,13 @@ def publish_etcd(folder):
 
 @pytest.fixture
 def origins(site):
-    handler = functools.partial(Silent, directory=site)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        base = f"http://127.0.0.1:{server.server_port}"
+    def answer(asked):
+        file = site / asked.target.strip("/")
+        return (200, {}, file.read_bytes()) if file.is_file() else (404, {}, b"")
+
+    with answering(answer) as port:
+        base = f"http://127.0.0.1:{port}"
         yield Origins(kubernetes=f"{base}/kubernetes", etcd=f"{base}/etcd")
-        server.shutdown()
-        thread.join()
 
 
 def test_all_programs_are_fetched_checked_and_kept(workshop, origins):
