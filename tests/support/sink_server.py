@@ -55,7 +55,8 @@ class SinkServer(Proxy):
 def notify(folder: Path, host: SinkServer) -> tuple[str, str]:
     """Return the option that has commit statuses sent to a host."""
     (folder / "token").write_text("canary")
-    status = f"{{provider: gitea, repository: acme/fleet, tokenFile: token, api: '{host.url}'}}"
+    target = "provider: gitea, repository: acme/fleet, tokenFile: token, detail: true"
+    status = f"{{{target}, api: '{host.url}'}}"
     head = "apiVersion: notify.klutchctl.dev/v1alpha1\nkind: Notify\n"
     sinks = f"sinks: [{{name: host, commitStatus: {status}}}]\n"
     (folder / "notify.yaml").write_text(head + sinks)

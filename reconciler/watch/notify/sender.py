@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from textwrap import shorten
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
@@ -30,6 +31,7 @@ from reconciler.watch.notify.sinks_file import (
 
 _COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _SHORT: Final = 12  # characters of a commit, for people
+_DESCRIPTION: Final = 140  # characters of a commit status: GitHub refuses more
 _SUCCESS: Final = range(200, 300)
 _REDIRECT: Final = range(300, 400)
 _AGAIN: Final = frozenset({408, 425, 429})
@@ -111,7 +113,9 @@ def _authorization(target: CommitStatus, secret: Secret) -> dict[str, str | Secr
 def _status(target: CommitStatus, message: Message) -> dict[str, str]:
     failed = target.provider == "gitlab" and message.phase is Phase.FAILURE
     state = "failed" if failed else message.phase.value
-    return {"state": state, "context": message.context, "description": message.title}
+    said = ": ".join(filter(None, (message.title, message.detail if target.detail else "")))
+    description = shorten(said, _DESCRIPTION, placeholder="...")
+    return {"state": state, "context": message.context, "description": description}
 
 
 def _sentence(message: Message) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, StrictStr, ValidationError
+from pydantic import AfterValidator, Field, StrictBool, StrictStr, ValidationError
 
 from reconciler.core import yaml_text
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem
@@ -58,12 +58,16 @@ _Url: TypeAlias = Annotated[StrictStr, AfterValidator(_secure)]
 
 
 class CommitStatus(StrictModel):
-    """The status of commits at a Git host. `api` is needed for Gitea, and hosts of your own."""
+    """The status of commits at a Git host. `api` is needed for Gitea, and hosts of your own.
+
+    `detail`: the page is for people who may read names of clusters and objects.
+    """
 
     provider: Literal["github", "gitlab", "gitea"]
     repository: Annotated[StrictStr, AfterValidator(_repository)]
     token_file: Line
     api: _Url = ""
+    detail: StrictBool = False
 
     @property
     def base(self) -> str:

@@ -16,8 +16,8 @@ COMMIT = "a" * 40
 MESSAGE = Message("acme", "klutchctl/acme", COMMIT, Reason.HELD, "shop: <!channel> & co")
 
 
-def status(provider, api="", repository="acme/fleet"):
-    more = {"api": api} if api else {}
+def status(provider, api="", repository="acme/fleet", **more):
+    more |= {"api": api} if api else {}
     return CommitStatus(provider=provider, repository=repository, token_file="t", **more)
 
 
@@ -74,6 +74,17 @@ def test_a_commit_status(target, url, failure, header):
         for reason in (Reason.OPEN, Reason.IN_PLACE)
     ]
     assert states == ["pending", "success"]
+
+
+def test_a_commit_status_has_the_sentence_of_a_guard_where_a_page_may_name_objects():
+    for detail, want in (
+        (MESSAGE.detail, "held back by a guard: shop: <!channel> & co"),
+        ("", "held back by a guard"),
+        ("12 units " * 40, f"held back by a guard:{' 12 units' * 12} 12..."),  # GitHub: 140
+    ):
+        body = call(status("github", detail=True), replace(MESSAGE, detail=detail))[1]
+        assert body["description"] == want
+        assert len(want) <= 140
 
 
 def test_a_commit_status_needs_a_commit():
