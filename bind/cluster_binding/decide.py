@@ -86,7 +86,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     said = [
         healthy,
         *_permissions(seen),
-        *_mended(seen.binding, conditions.SPACE_BOUNDED),
+        *conditions.mended(seen.binding, conditions.SPACE_BOUNDED),
         *_service_namespaces(seen),
     ]
     tasks = (*_tasks(seen, scope), *_bounds(seen, bounds))
@@ -185,19 +185,13 @@ def _permissions(seen: Seen) -> Sequence[Condition]:
                 "the rights of the konnector need its name"
             )
             return [conditions.false(conditions.PERMISSIONS_FOREIGN, message)]
-    return _mended(seen.binding, conditions.PERMISSIONS_GRANTED)
+    return conditions.mended(seen.binding, conditions.PERMISSIONS_GRANTED)
 
 
 def _service_namespaces(seen: Seen) -> Sequence[Condition]:
     if not seen.obstacles:
-        return _mended(seen.binding, conditions.SERVICE_NAMESPACES_READY)
+        return conditions.mended(seen.binding, conditions.SERVICE_NAMESPACES_READY)
     cause, message = min(seen.obstacles, key=lambda one: (one[0].reason, one[1]))
     more = len(seen.obstacles) - 1
     others = f" (and {more} more)" if more else ""
     return [conditions.false(cause, message + others)]
-
-
-def _mended(binding: Manifest, condition_type: str) -> Sequence[Condition]:
-    """Say that a condition of ours holds, where it was ever said: originals have none of them."""
-    found = conditions.said(binding, condition_type)
-    return [] if found is None else [conditions.true(condition_type)]

@@ -236,8 +236,7 @@ def _sentence(offer: Sequence[Manifest]) -> str:
 def _offered(seen: Seen) -> Sequence[Condition]:
     """Tell of a template that is gone; a condition of ours, so not before there is something."""
     if seen.template is not None:
-        was_said = conditions.said(seen.export, conditions.OFFERED) is not None
-        return [conditions.true(conditions.OFFERED)] if was_said else []
+        return conditions.mended(seen.export, conditions.OFFERED)
     if seen.unsure:
         return []
     message = (

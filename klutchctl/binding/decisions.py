@@ -159,14 +159,14 @@ def is_ready(binding: Manifest | None) -> bool:
 
     The original's is Ready by its Secret alone, before it is connected.
     """
-    found = (conditions.said(binding, one) for one in (conditions.READY, conditions.CONNECTED))
-    return all(one is not None and one.status == conditions.TRUE for one in found)
+    needed = (conditions.READY, conditions.CONNECTED)
+    return all(conditions.said(binding, one, conditions.TRUE) for one in needed)
 
 
 def error_of(binding: Manifest | None) -> str:
     """Return why a binding needs somebody before it is Ready, "" where it only waits."""
-    ready = conditions.said(binding, conditions.READY)
-    is_error = ready is not None and (ready.status, ready.severity) == ("False", conditions.ERROR)
+    unready = conditions.said(binding, conditions.READY, conditions.FALSE)
+    is_error = unready is not None and unready.severity == conditions.ERROR
     return why_not_ready(binding) if is_error else ""
 
 

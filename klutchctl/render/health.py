@@ -45,18 +45,16 @@ OURS: Final = (
 
 
 def text(tool: str, kinds: Iterable[str]) -> str:
-    """Return what a tool reads, argocd or flux, for our kinds and these: KIND.GROUP or *.GROUP.
-
-    Raises typer.BadParameter.
-    """
+    """Return what argocd or flux reads for our kinds and these. Raises typer.BadParameter."""
     if tool not in _TOOLS:
         raise typer.BadParameter(f"{tool!r} is none of {', '.join(_TOOLS)}", param_hint="'--for'")
     known = {(one.group, one.kind) for one in OURS}
-    claims = dict.fromkeys(map(_claim, kinds))
+    claims = dict.fromkeys(map(rule_of_claim, kinds))
     return _TOOLS[tool](tuple(one for one in claims if (one.group, one.kind) not in known))
 
 
-def _claim(text: str) -> HealthRule:
+def rule_of_claim(text: str) -> HealthRule:
+    """Read KIND.GROUP or *.GROUP. Raises typer.BadParameter."""
     if not _CLAIM.fullmatch(text):
         raise typer.BadParameter(f"{text!r} is not KIND.GROUP", param_hint="'--kind'")
     kind, _, group = text.partition(".")

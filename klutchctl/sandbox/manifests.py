@@ -13,6 +13,7 @@ from typing import Final
 
 from klutchctl.sandbox.state import Role
 from klutchctl.sandbox.suite import Written
+from reconciler.core import conditions
 from reconciler.core import manifest as m
 from reconciler.core.errors import ClusterError, HostError, NotServed, Origin, Rejected
 from reconciler.core.manifest import Manifest
@@ -145,12 +146,7 @@ def _missing_conditions(kind: Kind, live: Manifest) -> list[str]:
         wanted.append("Established")
     if (kind.group, kind.kind) == _XRD and m.get_text(live, "spec", "claimNames", "kind"):
         wanted.append("Offered")
-    true = {
-        m.get_text(condition, "type")
-        for condition in m.get_maps(live, "status", "conditions")
-        if m.get_text(condition, "status") == "True"
-    }
-    return [one for one in wanted if one not in true]
+    return [one for one in wanted if conditions.said(live, one, conditions.TRUE) is None]
 
 
 def _plurals(kind: str) -> tuple[str, ...]:

@@ -258,10 +258,8 @@ def was_made(live: Manifest, *, space_uid: str) -> bool:
 
 def name_conflict(live: Manifest) -> str:
     """Return why the API server does not accept the CRD's names, or ""."""
-    accepted = conditions.said(live, "NamesAccepted")
-    if accepted is None or accepted.status != conditions.FALSE:
-        return ""
-    return accepted.message or "another CRD has the same names"
+    refused = conditions.said(live, "NamesAccepted", conditions.FALSE)
+    return "" if refused is None else refused.message or "another CRD has the same names"
 
 
 def _kept(live: Manifest, offered: Set[str]) -> list[Manifest]:

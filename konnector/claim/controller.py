@@ -291,8 +291,8 @@ class Claims(PairedSync):
         elif write is not None and UP in directions(decision):
             self._trips.up(seen.place, seen.claim, write)
         elif write is not None and seen.copy is not None:
-            ready = conditions.said(seen.copy, conditions.READY)
-            is_ready = ready is None or ready.status == conditions.TRUE
+            ready = conditions.current(seen.copy, conditions.READY, conditions.TRUE)
+            is_ready = ready is not None or conditions.said(seen.copy, conditions.READY) is None
             self._trips.down(seen.place, seen.claim, write, is_ready=is_ready)
 
     async def _without_home(self, place: ObjectKey) -> timedelta | None:
@@ -334,8 +334,10 @@ class Claims(PairedSync):
         if self.link.homes.mapping(app_namespace) is None:
             return ""
         cluster_binding = self.link.views.cluster_binding
-        said = conditions.said(cluster_binding, conditions.SERVICE_NAMESPACES_READY)
-        if said is None or said.status != conditions.FALSE:
+        said = conditions.said(
+            cluster_binding, conditions.SERVICE_NAMESPACES_READY, conditions.FALSE
+        )
+        if said is None:
             return ""
         return f"There is no service namespace for {app_namespace}: {said.message}"
 

@@ -134,8 +134,7 @@ def connected_of(export: manifest.Manifest | None) -> Condition | None:
 
 
 def reports_sync(export: manifest.Manifest | None) -> bool:
-    connected = connected_of(export)
-    return connected is not None and connected.status == conditions.TRUE
+    return conditions.said(export, conditions.CONNECTED, conditions.TRUE) is not None
 
 
 def reports_end_of_sync(export: manifest.Manifest | None) -> bool:
@@ -201,8 +200,7 @@ def kind_of(definition: manifest.Manifest, version: str) -> Kind:
 
 def is_established(crd: manifest.Manifest | None) -> bool:
     """Tell whether the API server serves what a CRD defines."""
-    established = conditions.said(crd, "Established")
-    return established is not None and established.status == conditions.TRUE
+    return conditions.said(crd, "Established", conditions.TRUE) is not None
 
 
 def is_from_konnector(crd: manifest.Manifest) -> bool:

@@ -128,8 +128,8 @@ def deletion_noted_in(waited: timedelta) -> timedelta:
 
 def _reason(claim: Manifest) -> str:
     """Return why a claim is not synced, as its status says, or ""."""
-    said = conditions.said(claim, SYNCED)
-    return said.reason if said is not None and said.status == FALSE else ""
+    said = conditions.said(claim, SYNCED, FALSE)
+    return "" if said is None else said.reason
 
 
 def _reason_for_waiting(copy: Manifest) -> str:

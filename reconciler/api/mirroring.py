@@ -38,15 +38,10 @@ def mirrored_facts(secret: Manifest, source: KubeconfigFacts | None) -> Kubeconf
 
 def reports_cut_off(binding: Manifest) -> bool:
     """Tell whether the konnector of a binding reports that it cannot reach its control plane."""
-    connected = conditions.said(binding, conditions.CONNECTED)
-    beating = conditions.said(binding, conditions.HEARTBEATING)
-    if (
-        connected is not None
-        and connected.status == FALSE
-        and connected.reason in conditions.CUT_OFF
-    ):
+    connected = conditions.said(binding, conditions.CONNECTED, FALSE)
+    if connected is not None and connected.reason in conditions.CUT_OFF:
         return True
-    return beating is not None and beating.status == FALSE
+    return conditions.said(binding, conditions.HEARTBEATING, FALSE) is not None
 
 
 def reports_refusal(binding: Manifest) -> bool:
@@ -55,8 +50,8 @@ def reports_refusal(binding: Manifest) -> bool:
     The original's only repeats what the API server says.
     """
     refused = conditions.CONTROL_PLANE_REFUSES.reason
-    connected = conditions.said(binding, conditions.CONNECTED)
-    if connected is not None and connected.status == FALSE and connected.reason == refused:
+    connected = conditions.said(binding, conditions.CONNECTED, FALSE)
+    if connected is not None and connected.reason == refused:
         return True
-    beating = conditions.said(binding, conditions.HEARTBEATING)
-    return beating is not None and beating.status == FALSE and refused in beating.message
+    beating = conditions.said(binding, conditions.HEARTBEATING, FALSE)
+    return beating is not None and refused in beating.message

@@ -169,8 +169,9 @@ class MirrorWait:
 
     async def _trouble(self) -> str:
         """Return what the konnector says of the new address."""
-        said = conditions.said(await self._plane.read(self._heart), conditions.SECRET_VALID)
-        if said is None or said.status != conditions.FALSE:
+        live = await self._plane.read(self._heart)
+        said = conditions.said(live, conditions.SECRET_VALID, conditions.FALSE)
+        if said is None:
             return "see whether it runs, and is of a version that does"
         return textwrap.shorten(said.message.rstrip("."), _SHOWN, placeholder="...")
 

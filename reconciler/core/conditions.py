@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from reconciler.core.manifest import JSON, Manifest, get_list, get_text
+from reconciler.core.manifest import JSON, Manifest, get_int, get_list, get_text
 from reconciler.core.times import format_time
 
 TRUE: Final = "True"
@@ -150,8 +150,29 @@ def of(live: Manifest | None) -> Conditions:
     return parse(get_list(live, "status", "conditions"))
 
 
-def said(live: Manifest | None, condition_type: str) -> Condition | None:
-    return find(of(live), condition_type)
+def said(live: Manifest | None, condition_type: str, status: str = "") -> Condition | None:
+    """Return a condition of an object, of this status where one is given, or None."""
+    found = find(of(live), condition_type)
+    return None if found is None or (status and found.status != status) else found
+
+
+def mended(live: Manifest | None, condition_type: str) -> Conditions:
+    """Return that a condition of ours holds, where it was ever said: originals have none."""
+    return () if said(live, condition_type) is None else (true(condition_type),)
+
+
+def current(live: Manifest | None, condition_type: str, status: str = "") -> Condition | None:
+    """Return what `said` does of another controller's object, unless it is of an older generation.
+
+    Its own observedGeneration counts, else that of the whole status. Without both it is current.
+    """
+    found = said(live, condition_type, status)
+    if found is None or live is None:
+        return None
+    observed = get_int(found.extra, "observedGeneration")
+    if observed is None:
+        observed = get_int(live, "status", "observedGeneration")
+    return found if observed in (None, get_int(live, "metadata", "generation")) else None
 
 
 def parse(items: Sequence[JSON]) -> Conditions:

@@ -54,8 +54,7 @@ class KeptDefinitions:
 
     def keep(self, cluster: str, read: Mapping[str, Manifest | None]) -> None:
         for name, one in read.items():
-            said = conditions.said(one or {}, ESTABLISHED)
-            if one is not None and said is not None and said.status == TRUE:
+            if one is not None and conditions.said(one, ESTABLISHED, TRUE) is not None:
                 self._kept.setdefault(cluster, {})[name] = _slim(one)
 
 

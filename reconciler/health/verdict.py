@@ -304,8 +304,7 @@ def _outdated(facts: UnitFacts) -> Condition | None:
     Else why its konnector does not mirror the source, which only apply may read. Until that is
     done, the way of before may work on.
     """
-    said = conditions.said(facts.cluster_binding, conditions.SECRET_VALID)
-    refused = said if said is not None and said.status == FALSE else None
+    refused = conditions.said(facts.cluster_binding, conditions.SECRET_VALID, FALSE)
     held, source = _noted(facts.binding), _noted(facts.cluster_binding)
     if held is None or source is None:
         return refused

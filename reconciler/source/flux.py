@@ -74,18 +74,22 @@ def artifact_of(live: Manifest | None, name: FluxName, *, verified: bool) -> Flu
     """
     if live is None:
         raise Unfetched("it is not there", where=str(name))
-    said, verification = _condition(live, READY).message, _condition(live, _VERIFIED)
-    why = f"its newest form has to be Ready and SourceVerified. {verification.message or said}"
+    ready, verification = (
+        conditions.current(live, kind) or Condition(kind, "") for kind in (READY, _VERIFIED)
+    )
+    said = f": {ready.message}" if ready.message else ""
+    why = verification.message or ready.message
+    why = f"its newest form has to be Ready and SourceVerified. {why}"
     if verified and verification.status == FALSE:
         raise Unverified(f"{name}: {why}", revision="")
     found = get(live, "status", "artifact")
     url, digest, revision = (get_text(found, key) for key in ("url", "digest", "revision"))
     if not (url and digest):
-        raise Unfetched(f"Flux has no artifact of it: {said}", where=str(name))
+        raise Unfetched(f"Flux has no artifact of it{said}", where=str(name))
     if _observed(live) not in (None, get_int(live, "metadata", "generation")):
-        raise Unfetched(f"Flux has not looked at its newest form yet: {said}", where=str(name))
+        raise Unfetched(f"Flux has not looked at its newest form yet{said}", where=str(name))
     # What was verified is the commit that was looked at last: it is this one where all went well.
-    if verified and not (_is_true(live, READY) and _is_true(live, _VERIFIED)):
+    if verified and {ready.status, verification.status} != {TRUE}:
         raise Unverified(f"{name}: {why}", revision="")
     return FluxArtifact(artifact.pinned(f"{url}@{digest}", where=str(name)), _id(revision))
 
@@ -99,17 +103,8 @@ def _id(revision: str) -> str:
 def _observed(live: Manifest) -> int | None:
     """Return the generation that the status is about; an ExternalArtifact has it in Ready alone."""
     whole = get_int(live, "status", "observedGeneration")
-    return get_int(_condition(live, READY).extra, "observedGeneration") if whole is None else whole
-
-
-def _condition(live: Manifest, kind: str) -> Condition:
-    return conditions.said(live, kind) or Condition(kind, "")
-
-
-def _is_true(live: Manifest, kind: str) -> bool:
-    found = _condition(live, kind)
-    observed = get_int(found.extra, "observedGeneration")
-    return found.status == TRUE and observed in (None, get_int(live, "metadata", "generation"))
+    ready = conditions.said(live, READY) or Condition(READY, "")
+    return get_int(ready.extra, "observedGeneration") if whole is None else whole
 
 
 class FluxSource:

@@ -22,7 +22,7 @@ from tests.support import removal
 from tests.support.apply_runs import mode, scene
 from tests.support.controllers import HOME, controller, files
 from tests.support.eventually import eventually
-from tests.unit.render.test_health import CLAIM, TABLE, named
+from tests.unit.render.test_health import CLAIMED, TABLE, named
 
 __all__ = ["beside", "files", "mode", "runner", "scene", "space"]
 
@@ -141,7 +141,7 @@ async def test_an_application_is_healthy_for_a_commit_once_the_fleet_is_ready_fo
 
 
 def test_health_of_each_kind_in_each_state_by_the_real_evaluator(tmp_path):
-    rules, settings = yaml.safe_load(health.text("argocd", [CLAIM])), tmp_path / "cm.yaml"
+    rules, settings = yaml.safe_load(health.text("argocd", CLAIMED)), tmp_path / "cm.yaml"
     settings.write_text(json.dumps({**build(CONFIG_MAP, "argocd-cm"), **rules}))
     ask = (real_argocd.programs() / "argocd", "admin", "settings", "resource-overrides", "health")
 

@@ -30,7 +30,7 @@ from tests.support.controllers import HOME, OFTEN, bound_with, controller, deeds
 from tests.support.eventually import eventually
 from tests.support.signing import ed25519, signed_commit
 from tests.support.sink_server import SinkServer, notify
-from tests.unit.render.test_health import CLAIM, TABLE, named
+from tests.unit.render.test_health import CLAIMED, TABLE, named
 
 __all__ = ["beside", "files", "mode", "runner", "scene", "space"]
 
@@ -151,13 +151,14 @@ async def annotate(scene, ref, key, value):
 
 
 async def is_reported(scene, host, commit):
-    """See the sentence of the guard in an Event, and that a guard held in the commit status."""
+    """See the sentence of the guard in an Event, and in the commit status."""
 
     async def probe():
         said = [one.json["description"] for one in host.received if one.path.endswith(commit)]
         events = await scene.plane.cluster.list(EVENT, namespace=HOME)
         notes = [get_text(one, "note") for one in events.items if one["reason"] == "GuardTripped"]
-        assert said[-1:] == ["held back by a guard"], said
+        assert said[-1:], commit
+        assert said[-1].startswith("held back by a guard: the files want nothing at all"), said
         assert any("prune.allowEmpty" in one for one in notes), notes
         return True
 
@@ -327,7 +328,7 @@ async def test_the_controller_applies_what_flux_has_verified_and_nothing_else(
 def test_health_of_each_kind_in_each_state_by_the_real_evaluator():
     """An expression that cannot be evaluated would fail this: Flux takes it for "not yet"."""
     objects = [named(rule, live) for rule, live, *_ in TABLE.values()]
-    exprs = yaml.safe_load(health.text("flux", [CLAIM]))["spec"]["healthCheckExprs"]
+    exprs = yaml.safe_load(health.text("flux", CLAIMED))["spec"]["healthCheckExprs"]
     done = subprocess.run(
         [real_flux.programs() / "evaluate"],
         input=json.dumps({"healthCheckExprs": exprs, "objects": objects}),

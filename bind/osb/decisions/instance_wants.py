@@ -117,8 +117,7 @@ def is_news(view: InstanceView, current: Record, target: Sent) -> bool:
 
 def drifts(view: InstanceView) -> bool:
     """Tell whether the broker was seen to have something else than was sent."""
-    drifted = conditions.said(view.live, causes.IN_SYNC)
-    return drifted is not None and drifted.status == conditions.FALSE
+    return conditions.said(view.live, causes.IN_SYNC, conditions.FALSE) is not None
 
 
 def heals(view: InstanceView, current: Record) -> bool:

@@ -12,8 +12,7 @@ for _, one in ipairs(managed or {}) do
     end
   end
 end
-local generation = ready.observedGeneration or obj.metadata.generation
-if exists and is("Ready", "True") and generation == obj.metadata.generation then
+if exists and is("Ready", "True") then
   return so("Healthy")
 end
 return so("Progressing")

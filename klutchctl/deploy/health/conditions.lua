@@ -2,7 +2,9 @@
 local status = obj.status or {}
 local met = {}
 for _, one in ipairs(status.conditions or {}) do
-  met[one.type] = one
+  if one.observedGeneration == nil or one.observedGeneration == obj.metadata.generation then
+    met[one.type] = one
+  end
 end
 local ready = met.Ready or {}
 local function is(kind, value)

@@ -201,6 +201,18 @@ def test_find():
     assert find([yes("A")], "B") is None
 
 
+@pytest.mark.parametrize(
+    ("own", "whole", "want"),
+    [(3, None, True), (2, 3, False), (None, 2, False), (3, 2, True), (None, None, True)],
+)
+def test_a_condition_is_of_the_newest_generation_or_does_not_count(own, whole, want):
+    said = {"type": "A", "status": TRUE} | ({} if own is None else {"observedGeneration": own})
+    status = {"conditions": [said]} | ({} if whole is None else {"observedGeneration": whole})
+    live: Manifest = {"metadata": {"generation": 3}, "status": status}
+    assert conditions.current(live, "A") == (conditions.said(live, "A", TRUE) if want else None)
+    assert conditions.current(live, "A", FALSE) == conditions.said(live, "A", FALSE) is None
+
+
 def test_ordered():
     assert ordered([yes("b"), yes("B"), yes(READY)]) == (yes(READY), yes("B"), yes("b"))
 

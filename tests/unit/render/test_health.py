@@ -14,7 +14,7 @@ from reconciler.core.manifest import get_text
 from reconciler.kube import crds
 from tests.pipelines.example import EXAMPLE
 
-CLAIM = "PostgresqlInstance.anynines.com"
+CLAIMED = ("PostgresqlInstance.anynines.com", "ServiceBinding.anynines.com", "*.shop.example")
 CURRENT, IN_PROGRESS, FAILED = "Current", "InProgress", "Failed"
 HEALTHY, PROGRESSING, DEGRADED, SUSPENDED = "Healthy", "Progressing", "Degraded", "Suspended"
 WANTED, OTHER = "a" * 40, "b" * 40
@@ -26,10 +26,10 @@ def printed(tool, *arguments):
 
 
 FLUX = {
-    (one["apiVersion"].partition("/")[0], one["kind"]): one
-    for one in printed("flux", CLAIM)["spec"]["healthCheckExprs"]
+    (one["apiVersion"].partition("/")[0], one.get("kind", "*")): one
+    for one in printed("flux", *CLAIMED)["spec"]["healthCheckExprs"]
 }
-ARGO = yaml.safe_load(printed("argocd", CLAIM)["data"]["resource.customizations"])
+ARGO = yaml.safe_load(printed("argocd", *CLAIMED)["data"]["resource.customizations"])
 
 
 def of_flux(live, exprs):
@@ -170,6 +170,11 @@ def at(generation):
 
 CLAIMS = {
     "not taken by the other side": (live(condition("Synced", "False")), FAILED, DEGRADED),
+    "not taken before it was mended": (
+        live(condition("Synced", "False", observedGeneration=2)),
+        IN_PROGRESS,
+        PROGRESSING,
+    ),
     "Ready, and not taken": (live(READY, condition("Synced", "False")), FAILED, DEGRADED),
     "not Ready": (live(UNREADY, SYNCED), IN_PROGRESS, PROGRESSING),
     "Ready for its generation": (live(at(3), SYNCED), CURRENT, HEALTHY),
@@ -182,7 +187,7 @@ CLAIMS = {
 ROWS = {"fleet": FLEET, "binding": BINDING, "claim": CLAIMS}
 TABLE = {
     f"a {one.kind} {state}": (one, *row)
-    for one in (*health.OURS, health.HealthRule("anynines.com", "PostgresqlInstance"))
+    for one in (*health.OURS, *map(health.rule_of_claim, CLAIMED))
     for state, row in (ALWAYS | ROWS[one.name]).items()
 }
 
@@ -195,9 +200,10 @@ def test_both_believe(rule, live, flux, argocd):
 
 
 def named(rule, live):
-    """Return a whole object, for evaluators that ask which kind it is of."""
-    kind = {"apiVersion": f"{rule.group}/{API_VERSION}", "kind": rule.kind}
-    return {**kind, **live, "metadata": {"name": "x", **live["metadata"]}}
+    """Return a whole object, for evaluators that ask which kind it is of; a rule may be of any."""
+    kind = "Database" if rule.kind == health.EVERY else rule.kind
+    whole = {"apiVersion": f"{rule.group}/{API_VERSION}", "kind": kind}
+    return {**whole, **live, "metadata": {"name": "x", **live["metadata"]}}
 
 
 def test_the_example_has_the_rule_of_a_fleet():
@@ -207,7 +213,8 @@ def test_the_example_has_the_rule_of_a_fleet():
     )
 
 
-def test_each_kind_has_its_states():
+def test_there_are_ten_kinds_with_twelve_states_each():
+    assert (len(FLUX), len(ARGO)) == (10, 10)
     assert all(len(ALWAYS | rows) >= 12 for rows in ROWS.values())
 
 
@@ -242,7 +249,7 @@ def test_a_group_of_claims_and_kinds_of_ours(capsys):
     [
         ["health"],
         ["--for", "flux"],
-        ["plan", "--kind", CLAIM],
+        ["plan", "--kind", CLAIMED[0]],
         ["health", "--for", "helm"],
         ["health", "--for", "flux", "--kind", "Database"],
         ["health", "--for", "flux", "--kind", 'X."y:'],

@@ -79,6 +79,16 @@ def test_none_is_used_where(live, verified, said):
         artifact_of(live, SOURCE, verified=verified)
 
 
+def test_what_flux_said_of_an_older_form_is_no_refusal_of_the_newest():
+    for live, said in (
+        (source(AWAY, BAD, observedGeneration=2, generation=3), "its newest form yet$"),
+        (source(AWAY, BAD, artifact=None, generation=3), "no artifact of it$"),
+        (source(condition("SourceVerified", "False"), observedGeneration=1), "newest form yet$"),
+    ):
+        with pytest.raises(Unfetched, match=said):
+            artifact_of(live, SOURCE, verified=True)
+
+
 REVISIONS = {
     f"v1.2.0@sha1:{COMMIT}": COMMIT,
     f"sha1:{COMMIT}": COMMIT,

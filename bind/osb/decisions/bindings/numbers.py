@@ -146,8 +146,7 @@ def _unusable(seen: Seen) -> str:
         return f"there is no {named}"
     if manifest.is_deleting(seen.view.live):
         return f"{named} is being deleted"
-    provisioned = conditions.said(seen.view.live, causes.PROVISIONED)
-    is_usable = provisioned is None or provisioned.status != conditions.FALSE
+    is_usable = conditions.said(seen.view.live, causes.PROVISIONED, conditions.FALSE) is None
     if instance is None or instance.state != record.PRESENT or not is_usable:
         return f"{named} is not provisioned"
     return ""

@@ -1,6 +1,6 @@
 """The status of a binding: phase, conditions, ids, times, and its Secret's name."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -44,7 +44,7 @@ def of(
     return Decision(conditions=tuple(stated), fields=fields, again=again)
 
 
-def _validity(seen: Seen) -> list[Condition]:
+def _validity(seen: Seen) -> Sequence[Condition]:
     """Return whether the credentials that count are past their end, if they have one."""
     current = seen.current
     if current is None:
@@ -53,8 +53,7 @@ def _validity(seen: Seen) -> list[Condition]:
         message = f"the instance of binding {current.id} was lost, and its credentials with it"
         return [conditions.false(causes.INSTANCE_LOST, message)]
     if current.expires_at is None:
-        said = conditions.said(seen.claim, causes.VALID)
-        return [] if said is None else [conditions.true(causes.VALID)]
+        return conditions.mended(seen.claim, causes.VALID)
     if current.expires_at > seen.now:
         return [conditions.true(causes.VALID)]
     message = f"the credentials of binding {current.id} ended at {format_time(current.expires_at)}"
@@ -101,13 +100,12 @@ def _time(time: datetime | None) -> str | None:
     return None if time is None else format_time(time)
 
 
-def projected(seen: Seen, done: Done) -> list[Condition]:
+def projected(seen: Seen, done: Done) -> Sequence[Condition]:
     """Return whether parts of a binding come into no Secret; Ready does not hang on it."""
     if done.ignored:
         message = f"{', '.join(done.ignored)} of the binding can be used by no Secret"
         return [Condition(causes.PROJECTED, conditions.UNKNOWN, "", "NotProjected", message)]
-    said = conditions.said(seen.claim, causes.PROJECTED)
-    return [] if said is None else [conditions.true(causes.PROJECTED)]
+    return conditions.mended(seen.claim, causes.PROJECTED)
 
 
 def trouble(seen: Seen, cause: Cause, problem: str, *, again: timedelta | None = None) -> Decision:
