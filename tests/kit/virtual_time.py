@@ -1,6 +1,7 @@
 """An event loop whose clock jumps: what waits for a minute goes on at once.
 
-Time passes only where nothing is left to do. Work in threads is waited for in real time.
+Time passes where nothing is left to do, and a little in each turn of the loop: two tasks that sleep
+until the same nanosecond would go on in turns for ever. Work in threads takes real time.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from reconciler.controller.tasks import SystemClock
 from reconciler.kube.cluster import Connectivity
 
 _START: Final = 1000.0
+_TURN: Final = 1e-8  # seconds; more than the resolution of loops
 _real: Final = time.monotonic
 
 
@@ -52,11 +54,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._threads -= 1
 
     def _select(self, timeout: float | None = None) -> Any:
+        self._now += _TURN
         if timeout is None or self._threads:
             return self._wait(timeout)
         events = self._wait(0)
         if not events:
-            self._now += max(timeout, 0.0)
+            self._now += timeout
         return events
 
 
