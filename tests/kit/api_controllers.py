@@ -8,14 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from reconciler.core.refs import CRD, NAMESPACE, ObjectKey
+from reconciler.core.refs import NAMESPACE, ObjectKey
 from tests.kit import managers, typed
-from tests.kit.api_store import Change, Object, Resource, Store
+from tests.kit.api_store import CRDS, Change, Object, Resource, Store
 from tests.kit.api_writes import CRD_FINALIZER, Write
 from tests.kit.managers import Manager
 from tests.kit.served_kinds import Served, of_crd
 
-_CRDS: Final = (CRD.group, CRD.plural)
 _NAMESPACES: Final = ("", NAMESPACE.plural)
 _SECRETS: Final = ("", "secrets")
 _ACCOUNT: Final = "kubernetes.io/service-account.name"
@@ -50,11 +49,11 @@ class Controllers:
 
     def _crds(self) -> bool:
         worked = False
-        for key, live in self.store.all(_CRDS):
+        for key, live in self.store.all(CRDS):
             if "deletionTimestamp" in live["metadata"]:
                 worked |= self._end_crd(key, live)
             elif _status_of(live) != live.get("status"):
-                self._put(_CRDS, key, live, typed.copied({**live, "status": _status_of(live)}))
+                self._put(CRDS, key, live, typed.copied({**live, "status": _status_of(live)}))
                 worked = True
         return worked
 
@@ -69,10 +68,10 @@ class Controllers:
             return False
         rest = [one for one in finalizers if one != CRD_FINALIZER]
         if not rest:
-            self.store.put(_CRDS, key, None)
+            self.store.put(CRDS, key, None)
             return True
         metadata = {**live["metadata"], "finalizers": rest}
-        self.store.put(_CRDS, key, {**live, "metadata": metadata})
+        self.store.put(CRDS, key, {**live, "metadata": metadata})
         return True
 
     def _namespaces(self) -> bool:
@@ -160,8 +159,8 @@ class Controllers:
         served = self.served(resource)
         assert served is not None
         managed, times = managers.read(live)
-        subresource = "status" if resource == _CRDS else ""
-        program = "kube-apiserver" if resource == _CRDS else "kube-controller-manager"
+        subresource = "status" if resource == CRDS else ""
+        program = "kube-apiserver" if resource == CRDS else "kube-controller-manager"
         who = Manager(program, "Update", served.kind.api_version, subresource)
         managed = managers.Fields(served, who).updated(live, made, managed)
         times[who] = self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -182,7 +181,7 @@ def _encoded(text: str) -> str:
 
 def _may_end_others(change: Change) -> bool:
     """Tell whether a change concerns other objects: by its kind, its end, or its owners."""
-    is_parent = change.resource in (_CRDS, _NAMESPACES)
+    is_parent = change.resource in (CRDS, _NAMESPACES)
     return is_parent or change.new is None or "ownerReferences" in change.new["metadata"]
 
 
@@ -208,7 +207,7 @@ def _status_of(crd: Mapping[str, Any]) -> Object:
 def kinds_of(store: Store) -> dict[tuple[str, str, str], Served]:
     """Return what the CRDs in a store have served: by group, version and plural."""
     found: dict[tuple[str, str, str], Served] = {}
-    for _, crd in store.all(_CRDS):
+    for _, crd in store.all(CRDS):
         if crd.get("status", {}).get("conditions"):
             for one in of_crd(crd):
                 found[(one.kind.group, one.kind.version, one.kind.plural)] = one

@@ -6,7 +6,8 @@ real kube-apiserver, and compares answers, objects and events.
 
 import base64
 import re
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -19,7 +20,7 @@ from reconciler.core.refs import CRD, SERVICE_ACCOUNT, Kind, ObjectKey
 from tests.kit import answers, json_patch, selectors
 from tests.kit.answers import Refused
 from tests.kit.api_controllers import Controllers, kinds_of, token
-from tests.kit.api_store import Change, Object, Resource, Snapshot, Store
+from tests.kit.api_store import CRDS, Change, Object, Resource, Snapshot, Store
 from tests.kit.api_writes import Write
 from tests.kit.served_kinds import Served, built_in
 
@@ -137,6 +138,13 @@ class ApiModel:
         self._note(call, reply)
         return reply
 
+    def begin_with(self, crds: Iterable[Object]) -> None:
+        """Serve the kinds of another model, each by a CRD with a uid of its own."""
+        for crd in crds:
+            metadata = {**crd["metadata"], "uid": str(uuid.uuid4())}
+            self.store.put(CRDS, ObjectKey("", metadata["name"]), {**crd, "metadata": metadata})
+        self._custom, self._settled = kinds_of(self.store), self.store.version
+
     def restore(self, backup: Snapshot) -> None:
         """Be as at an earlier moment, while nobody watches."""
         self.store.restore(backup)
@@ -148,8 +156,7 @@ class ApiModel:
         before = self._settled
         self._controllers.settle(before)
         self._settled = self.store.version
-        crds = (CRD.group, CRD.plural)
-        if any(change.resource == crds for change in self.store.since(before)):
+        if any(change.resource == CRDS for change in self.store.since(before)):
             self._custom = kinds_of(self.store)
 
     def _reply(self, call: Call, asked: Asked) -> Reply:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from reconciler.core.refs import ObjectKey
+from reconciler.core.refs import CRD, ObjectKey
 from tests.kit import typed
 
 Resource: TypeAlias = tuple[str, str]  # group and plural
 Object: TypeAlias = dict[str, Any]
 Snapshot: TypeAlias = dict[Resource, dict[ObjectKey, Object]]
+CRDS: Final = (CRD.group, CRD.plural)
 
 
 class Change(NamedTuple):

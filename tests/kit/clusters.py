@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from klutchctl.sandbox import manifests
 from klutchctl.sandbox.state import Role
@@ -16,6 +16,7 @@ from reconciler.kube.connection import Connection, Token
 from tests.kit import virtual_time
 from tests.kit.api_controllers import CA
 from tests.kit.api_model import ApiModel, Written
+from tests.kit.api_store import CRDS, Object
 from tests.kit.wire import Wires
 from tests.support.clusters import AuditLog, LiveCluster
 
@@ -64,6 +65,10 @@ def _events(number: int, written: Written) -> list[Any]:
     return [{**event, "stage": "RequestReceived"}, ended]
 
 
+# Installed once, for each model to begin with: the second most costly part of a short test.
+_CRDS_OF: Final[dict[Role, list[Object]]] = {}
+
+
 @contextlib.asynccontextmanager
 async def model_clusters(folder: Path) -> AsyncIterator[tuple[LiveCluster, LiveCluster, Wires]]:
     """Yield a control plane and an app cluster with their CRDs, and how they are reached.
@@ -88,7 +93,11 @@ async def live_model(
     wires.models[_server(name)] = model
     way = Connection(name, _server(name), Token(Secret("admin")), ca=CA)
     async with KubeCluster(way) as cluster:
-        await manifests.install(cluster, role)
+        if role in _CRDS_OF:
+            model.begin_with(_CRDS_OF[role])
+        else:
+            await manifests.install(cluster, role)
+            _CRDS_OF[role] = [crd for _, crd in model.store.all(CRDS)]
         model.writes.clear()
         yield LiveCluster(name, name, kubeconfig, way, cluster, ModelAudit(kubeconfig, model))
 

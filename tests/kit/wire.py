@@ -13,7 +13,6 @@ import orjson
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from reconciler.core.refs import CRD
 from reconciler.kube import client
 from reconciler.kube.connection import Connection
 from reconciler.kube.credentials import Auth, CredentialSource
@@ -23,7 +22,7 @@ from reconciler.kube.transport import Answer
 from reconciler.kube.transport_errors import NoAnswer
 from tests.kit.answers import Refused
 from tests.kit.api_model import ApiModel, Call, Reply
-from tests.kit.api_store import Change
+from tests.kit.api_store import CRDS, Change
 
 _BOOKMARKS: Final = 60.0  # seconds between two of them
 
@@ -104,7 +103,7 @@ class ModelTransport:
         def follow(change: Change) -> None:
             for line in watched.lines(change):
                 lines.put_nowait(line)
-            if change.resource == (CRD.group, CRD.plural):
+            if change.resource == CRDS:
                 lines.put_nowait(None)  # it may be over now
 
         for line in watched.backlog():
