@@ -18,7 +18,6 @@ from reconciler.health.verdict import State
 from reconciler.watch.loop import States
 from tests.support import boards
 from tests.support.boards import NOW
-from tests.support.chromium import chromium
 from tests.support.outlines import MARKUP
 
 UNIT = "/units/shop-eu-1/postgresqlinstances.anynines.com"
@@ -65,12 +64,6 @@ def served(state):
         yield board
     finally:
         board.close()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

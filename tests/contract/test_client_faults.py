@@ -31,12 +31,6 @@ CANARY = "canary-t0ken-that-must-not-be-seen"
 
 
 @pytest.fixture
-async def proxy(control_plane):
-    async with FaultProxy(control_plane.connection) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 async def cluster(proxy):
     async with KubeCluster(proxy.connection) as cluster:
         yield cluster

@@ -88,12 +88,6 @@ class World:
 
 
 @pytest.fixture
-async def proxy(control_plane):
-    async with FaultProxy(control_plane.connection) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 async def cluster(proxy, limits):
     async with KubeCluster(proxy.connection, limits=limits) as cluster:
         yield cluster

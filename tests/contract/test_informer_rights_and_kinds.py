@@ -233,12 +233,6 @@ async def widgets(control_plane, namespace):
 
 
 @pytest.fixture
-async def proxy(control_plane):
-    async with FaultProxy(control_plane.connection) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 async def informer(proxy, widgets):
     async with KubeCluster(proxy.connection, limits=IMPATIENT) as cluster:
         yield Informer(cluster, widgets.kind, namespace=widgets.namespace)

@@ -7,15 +7,9 @@ from selenium.webdriver.common.keys import Keys
 
 from bind.door.pages import views
 from tests.support import door_pages
-from tests.support.chromium import chromium, site
+from tests.support.chromium import site
 
 _PAGES = door_pages.every()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
