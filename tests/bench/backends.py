@@ -24,7 +24,7 @@ from reconciler import api
 from reconciler.blueprints import objects as spaces_of
 from reconciler.blueprints.objects import UNMARKED, build, export_request
 from reconciler.core import conditions, names
-from reconciler.core.manifest import Manifest, get_list, get_text, name_of, ref_of, uid_of
+from reconciler.core.manifest import Manifest, get_list, get_text, name_of, put, ref_of, uid_of
 from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SERVICE_ACCOUNT, GroupResource, Kind
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
@@ -33,6 +33,7 @@ from tests.bench.plans import verdict
 from tests.bench.servers import sandbox, until, writes_of
 from tests.support import clusters
 from tests.support.clusters import LiveCluster
+from tests.support.definitions import definition
 
 SPACES: Final = 500
 EXPORTS: Final = 5
@@ -205,20 +206,8 @@ def _crd(plural: str) -> Manifest:
             "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
         },
     }
-    version: Manifest = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": schema},
-    }
-    spec: Manifest = {
-        "group": GROUP,
-        "scope": "Namespaced",
-        "names": {"plural": plural, "singular": singular, "kind": singular.capitalize()},
-        "versions": [version],
-    }
-    return build(CRD, f"{plural}.{GROUP}", spec=spec)
+    made = definition(Kind(GROUP, "v1", singular.capitalize(), plural), schema, status=True)
+    return put(made, singular, "spec", "names", "singular")
 
 
 def _is_of_space(role: Manifest) -> bool:

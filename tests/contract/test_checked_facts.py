@@ -10,11 +10,12 @@ import uuid
 import pytest
 
 from reconciler.core import errors, field_set, refs
-from reconciler.core.manifest import Manifest, get, get_text, get_text_map
+from reconciler.core.manifest import Manifest, get, get_text, get_text_map, put
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.accounts import create_robot, robot_connection, token_of
+from tests.support.definitions import definition
 from tests.support.eventually import eventually
 from tests.support.raw import get_json
 
@@ -283,34 +284,10 @@ async def test_a_revoked_token_is_accepted_a_little_longer(control_plane, namesp
 
 
 def owned_crd(suffix, owner):
-    plural = f"things{suffix}"
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object"}},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.facts.example",
-            "ownerReferences": [
-                {
-                    "apiVersion": owner["apiVersion"],
-                    "kind": owner["kind"],
-                    "name": get_text(owner, "metadata", "name"),
-                    "uid": get_text(owner, "metadata", "uid"),
-                }
-            ],
-        },
-        "spec": {
-            "group": "facts.example",
-            "names": {"plural": plural, "kind": f"Thing{suffix}"},
-            "scope": "Namespaced",
-            "versions": [version],
-        },
-    }
+    made = definition(Kind("facts.example", "v1", f"Thing{suffix}", f"things{suffix}"))
+    reference = {key: owner[key] for key in ("apiVersion", "kind")}
+    reference |= {key: get_text(owner, "metadata", key) for key in ("name", "uid")}
+    return put(made, [reference], "metadata", "ownerReferences")
 
 
 async def gone(cluster, target):

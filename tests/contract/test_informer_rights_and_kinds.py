@@ -15,6 +15,7 @@ from reconciler.kube.informer import Informer
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.accounts import ROBOT, robot_connection
 from tests.support.churn import IMPATIENT, MANAGER, following, seen, truth
+from tests.support.definitions import OPEN, version_of
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 
@@ -133,16 +134,7 @@ class Widgets:
         self.crd = Ref(cluster.name, CRD, "", self.kind.resource)
 
     async def open(self):
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        versions = [
-            {
-                "name": name,
-                "served": True,
-                "storage": name == "v2",
-                "schema": {"openAPIV3Schema": schema},
-            }
-            for name in ("v1", "v2")
-        ]
+        versions = [version_of(OPEN, name, storage=name == "v2") for name in ("v1", "v2")]
         manifest = {
             "apiVersion": CRD.api_version,
             "kind": "CustomResourceDefinition",

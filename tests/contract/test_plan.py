@@ -21,11 +21,13 @@ from reconciler.core.secret import Secret
 from tests.support import document_schemas, fleet_texts, programs, removal
 from tests.support.clusters import LiveCluster
 from tests.support.deep_objects import nested, post, typed
+from tests.support.definitions import definition, spec_of, version_of
 from tests.support.eventually import eventually
 
 GROUP = "plan.example"
 PLURAL = "databases"
 NAME = f"{PLURAL}.{GROUP}"
+DATABASE = Kind(GROUP, "v1", "Database", PLURAL)
 
 CREDS = "{resource: secrets, version: v1, owner: Provider, names: [creds], state: Accepted}"
 HEAD = fleet_texts.one_file(
@@ -79,7 +81,7 @@ async def scene(control_plane, app_cluster, namespace, tmp_path):
     scene = Scene(tmp_path, control_plane, app_cluster, names.direct_space(fleet, "shop"))
     scene.write(fleet_texts.one_file(HEAD.replace("FLEETNAME", fleet), BINDING))
     if await control_plane.cluster.get(Ref(control_plane.name, CRD, "", NAME)) is None:
-        await make(control_plane, provider_crd(), CRD)
+        await make(control_plane, definition(DATABASE), CRD)
     metadata = {"name": "databases", "namespace": namespace}
     spec = {"APIServiceSelector": {"group": GROUP, "resource": PLURAL}, "permissionClaims": [CLAIM]}
     kind = api.API_SERVICE_EXPORT_TEMPLATE
@@ -93,26 +95,6 @@ async def scene(control_plane, app_cluster, namespace, tmp_path):
     )
     for secret in (await app_cluster.cluster.list(SECRET, namespace=bind)).items:
         await removal.remove_manifest(app_cluster.cluster, SECRET, secret)
-
-
-def provider_crd() -> Manifest:
-    version: dict[str, Any] = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object"}},
-    }
-    return {
-        "apiVersion": CRD.api_version,
-        "kind": CRD.kind,
-        "metadata": {"name": NAME},
-        "spec": {
-            "group": GROUP,
-            "names": {"plural": PLURAL, "kind": "Database"},
-            "scope": "Namespaced",
-            "versions": [version],
-        },
-    }
 
 
 async def make(live: LiveCluster, manifest: Manifest, kind: Kind, manager: str = "tests") -> None:
@@ -167,18 +149,9 @@ async def kubeconfig_text(scene: Scene) -> str:
 
 async def export(scene: Scene) -> None:
     """Play the backend: an export for the request."""
-    version: dict[str, Any] = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object"}},
-    }
     spec = {
-        "group": GROUP,
-        "names": {"plural": PLURAL, "kind": "Database"},
-        "scope": "Namespaced",
+        **spec_of(DATABASE, [version_of()]),
         "informerScope": "Namespaced",
-        "versions": [version],
         "permissionClaims": [CLAIM],
     }
     kind = api.API_SERVICE_EXPORT

@@ -8,6 +8,7 @@ from klutchctl.sandbox import manifests
 from klutchctl.sandbox.suite import Written
 from reconciler.core.errors import HostError, Origin
 from reconciler.core.refs import CONFIG_MAP, Kind, Ref
+from tests.support.definitions import definition
 
 
 def at(line, manifest):
@@ -20,24 +21,7 @@ def config_map(name, namespace=None):
 
 
 def crd(group, kind, plural):
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object"}},
-                }
-            ],
-        },
-    }
+    return definition(Kind(group, "v1", kind, plural))
 
 
 @pytest.fixture

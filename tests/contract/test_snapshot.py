@@ -16,6 +16,7 @@ from reconciler.core.live import ClusterState, instances, parse_live
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CRD, SECRET, Kind
 from tests.support.clusters import LiveCluster
+from tests.support.definitions import OPEN, spec_of, version_of
 from tests.support.eventually import eventually
 from tests.support.observing import BIND, Hand, b64, established, kubeconfig
 from tests.support.wire_objects import WireObjects
@@ -82,10 +83,7 @@ async def test_a_snapshot_holds_all_that_a_plan_may_ask_and_no_secret(  # noqa: 
 ) -> None:
     resource, _, group = service.partition(".")
     kind = Kind(group, "v1", "Database", resource)
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    crd = {"group": group, "names": {"plural": resource, "kind": "Database"}, "scope": "Namespaced"}
-    await in_app.create(CRD, service, spec=crd | {"versions": [version]})
+    await in_app.create(CRD, service, spec=spec_of(kind, [version_of(OPEN)]))
     await established(app_cluster.cluster, kind)
     await in_app.create(kind, "orders", namespace=BIND)
     wire = WireObjects(control_plane.name, control_plane.cluster, namespace)

@@ -34,6 +34,7 @@ from reconciler.kube.registry import Reached
 from reconciler.kube.requests import Request
 from reconciler.observe import Pace
 from tests.support import fleets
+from tests.support.definitions import OPEN, spec_of, version_of
 from tests.support.faults import Faults, FaultyCluster, FaultyClusters, forbidden, on
 from tests.support.observing import BIND, Hand, around, established
 from tests.support.wire_objects import WireObjects
@@ -197,7 +198,6 @@ async def test_what_may_not_be_read_is_no_finding_and_no_crash(scene: Scene, kin
 
 XR = Kind("doctored.example", "v1", "XDatabase", "xdatabases", namespaced=False)
 KINDS = (COMPOSITION, COMPOSITION_REVISION, COMPOSITE_DEFINITION, FUNCTION_REVISION, XR)
-OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 class Composing(NamedTuple):
@@ -208,17 +208,9 @@ class Composing(NamedTuple):
     async def install(self, *versions: str) -> None:
         """Make Crossplane's CRDs; definitions are served in these versions."""
         for kind in KINDS:
-            served = [
-                {
-                    "name": one,
-                    "served": True,
-                    "storage": one == "v1",
-                    "schema": {"openAPIV3Schema": OPEN},
-                }
-                for one in (versions if kind == COMPOSITE_DEFINITION else ("v1",))
-            ]
-            names = {"plural": kind.plural, "kind": kind.kind}
-            spec = {"group": kind.group, "names": names, "scope": "Cluster", "versions": served}
+            named = versions if kind == COMPOSITE_DEFINITION else ("v1",)
+            served = [version_of(OPEN, one, storage=one == "v1") for one in named]
+            spec = spec_of(kind, served) | {"scope": "Cluster"}
             await self.plane.create(CRD, kind.resource, spec=spec)
             await established(self.plane.live.cluster, kind)
         names = {"plural": XR.plural, "kind": XR.kind}

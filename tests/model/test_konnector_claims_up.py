@@ -16,6 +16,7 @@ from reconciler.core.refs import CONFIG_MAP, CRD, EVENT, SECRET, Kind, Ref
 from tests.kit.wire import Wires
 from tests.support.bound_scenes import BIND, Scene, b64, remove, served, until
 from tests.support.clusters import LiveCluster
+from tests.support.definitions import OPEN, definition
 from tests.support.eventually import eventually
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import (
@@ -230,13 +231,6 @@ async def test_what_one_side_refuses_is_reported_and_tried_again(scene: Scene, o
 
 SECRETS = claim("secrets", "Provider", names=["creds", "key"])
 MAPS = claim("configmaps", "Provider")
-FREE: Manifest = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-VERSION: Manifest = {
-    "name": "v1",
-    "served": True,
-    "storage": True,
-    "schema": {"openAPIV3Schema": FREE},
-}
 
 
 async def is_accepted(scene: Scene) -> bool:
@@ -294,17 +288,7 @@ async def voucher(control_plane: LiveCluster, app_cluster: LiveCluster) -> Async
 
 
 async def serve(live: LiveCluster, kind: Kind) -> None:
-    made = build(
-        CRD,
-        kind.resource,
-        spec={
-            "group": kind.group,
-            "names": {"plural": kind.plural, "kind": kind.kind},
-            "scope": "Namespaced",
-            "versions": [VERSION],
-        },
-    )
-    await live.cluster.create(made, CRD, manager=MANAGER)
+    await live.cluster.create(definition(kind, OPEN), CRD, manager=MANAGER)
     await established(live.cluster, kind)
 
 

@@ -32,6 +32,7 @@ from reconciler.fleet.values import Access, Fleet, Mode
 from reconciler.kube import registry
 from reconciler.observe import answer, observe
 from tests.support.clusters import LiveCluster
+from tests.support.definitions import OPEN, spec_of, version_of
 from tests.support.faults import FaultyCluster
 from tests.support.observing import (
     BIND,
@@ -164,15 +165,8 @@ async def test_a_konnector_that_we_deploy_is_read_with_its_rights(
 
 
 def databases(group: str, *, served: bool = True) -> Mapping[str, Any]:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v7",
-        "served": served,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-    }
-    plural = {"plural": "databases", "kind": "Database"}
-    return {"spec": {"group": group, "names": plural, "scope": "Namespaced", "versions": [version]}}
+    version = {**version_of(OPEN, "v7"), "served": served}
+    return {"spec": spec_of(Kind(group, "v7", "Database", "databases"), [version])}
 
 
 async def ask(fleet: Fleet, live: LiveCluster, questions: Questions) -> Live:

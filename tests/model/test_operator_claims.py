@@ -8,15 +8,15 @@ import pytest
 from klutchctl.sandbox import manifests
 from postgresql_operator.controllers import Context, reconcilers
 from postgresql_operator.wire import BINDING, CLAIM, FINALIZER, MANAGER, POSTGRESQL, key_of
-from reconciler.blueprints.objects import build
 from reconciler.controller.program import Runtime
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import CRD, Kind, Ref
+from reconciler.core.refs import Kind, Ref
 from tests.support import removal
 from tests.support.bound_scenes import conditions
 from tests.support.clusters import LiveCluster
+from tests.support.definitions import definition
 from tests.support.operated import definitions
 
 READY: Manifest = {"type": "Ready", "status": "False", "reason": "Deleting"}
@@ -27,22 +27,9 @@ async def claims_are_served(plane: LiveCluster) -> None:
     """Have claims as Crossplane's, whose conditions have no severity."""
     condition = {"type": "object", "properties": {one: {"type": "string"} for one in TEXTS}}
     status = {"conditions": {"type": "array", "items": condition}}
-    properties = {"status": {"type": "object", "properties": status}}
-    spec: Any = {
-        "group": CLAIM.group,
-        "names": {"plural": CLAIM.plural, "kind": CLAIM.kind},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": CLAIM.version,
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
-                "subresources": {"status": {}},
-            }
-        ],
-    }
-    await manifests.install_all(plane.cluster, [build(CRD, CLAIM.resource, spec=spec)])
+    properties: Any = {"status": {"type": "object", "properties": status}}
+    schema = {"type": "object", "properties": properties}
+    await manifests.install_all(plane.cluster, [definition(CLAIM, schema, status=True)])
 
 
 async def make(plane: LiveCluster, kind: Kind, name: str, namespace: str, **more: Any) -> Manifest:

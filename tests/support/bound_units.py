@@ -10,17 +10,12 @@ from reconciler.controller.tasks import SystemClock
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.core.times import format_time
 from reconciler.fleet.values import UnitKey
+from tests.support.definitions import version_of
 from tests.support.observing import BIND, Hand, established
 from tests.support.wire_objects import MANAGER
 
 USUAL: Final = ("SecretValid", "Connected", "Heartbeating")
 OLD: Final = timedelta(days=1)
-_VERSION: Final[Any] = {
-    "name": "v1",
-    "served": True,
-    "storage": True,
-    "schema": {"openAPIV3Schema": {"type": "object"}},
-}
 
 
 def condition(kind: str, status: str = "True", **more: Any) -> dict[str, Any]:
@@ -99,7 +94,7 @@ class ByHand:
     def _definition(self, unit: UnitKey) -> dict[str, Any]:
         names = {"plural": unit.resource, "kind": unit.resource.title()}
         spec = {"group": unit.group, "names": names, "scope": "Namespaced"}
-        return {**spec, "versions": [_VERSION]}
+        return {**spec, "versions": [version_of()]}
 
     async def _status(self, hand: Hand, kind: Kind, namespace: str, name: str, status: Any) -> None:
         cluster = hand.live.cluster

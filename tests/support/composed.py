@@ -11,6 +11,7 @@ from reconciler.core.manifest import Manifest, get_text, put, ref_of, uid_of
 from reconciler.core.refs import COMPOSITE_DEFINITION, CRD, Ref
 from tests.support.bound_scenes import Scene, new, served, until
 from tests.support.clusters import LiveCluster
+from tests.support.definitions import definition
 from tests.support.konnector_scenes import redefine
 from tests.support.removal import remove_for_good
 
@@ -111,12 +112,8 @@ async def compose(scene: Scene, *, second: bool = False) -> None:
 async def serve_definitions(live: LiveCluster) -> None:
     """Let a control plane have the kind of Crossplane's definitions, which stays."""
     kind = COMPOSITE_DEFINITION
-    names = {"plural": kind.plural, "kind": kind.kind}
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    one: Manifest = {"name": "v1", "served": True, "storage": True, "schema": schema}
-    spec: Manifest = {"group": kind.group, "scope": "Cluster", "names": names, "versions": [one]}
     with contextlib.suppress(AlreadyExists):
-        await live.cluster.create(build(CRD, kind.resource, spec=spec), CRD, manager="crossplane")
+        await live.cluster.create(definition(kind), CRD, manager="crossplane")
     await until(lambda: served(live, kind))
 
 

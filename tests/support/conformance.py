@@ -14,6 +14,7 @@ from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support import removal
+from tests.support.definitions import definition
 
 WIDGET: Final = Kind("conformance.example", "v1", "Widget", "widgets")
 GADGET: Final = Kind("conformance.example", "v1", "Gadget", "gadgets")
@@ -51,32 +52,14 @@ def crd_of(kind: Kind, *, status: bool) -> Manifest:
             "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
         },
     }
-    schema = {
+    schema: Manifest = {
         "type": "object",
         "properties": {
             "spec": {"type": "object", "properties": spec},
             "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
         },
     }
-    version: dict[str, Any] = {
-        "name": kind.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-    }
-    if status:
-        version["subresources"] = {"status": {}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.resource},
-        "spec": {
-            "group": kind.group,
-            "scope": "Namespaced",
-            "names": {"kind": kind.kind, "plural": kind.plural},
-            "versions": [version],
-        },
-    }
+    return definition(kind, schema, status=status)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import CRD, GroupResource, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.requests import Preconditions, Propagation
+from tests.support.definitions import OPEN, definition
 from tests.support.observing import established
 
 _Scope = Literal["Namespaced", "Cluster"]
@@ -28,10 +29,7 @@ CREDENTIALS: Final[Manifest] = {
 }
 _SCHEMA: Final[Manifest] = {
     "type": "object",
-    "properties": {
-        key: {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        for key in ("spec", "status")
-    },
+    "properties": {"spec": OPEN, "status": OPEN},
 }
 
 
@@ -100,12 +98,12 @@ async def _defined(control_plane: Cluster, scope: _Scope) -> Offer:
 
 async def _define(control_plane: Cluster, scope: _Scope) -> Offer:
     offer = Offer(f"s{uuid.uuid4().hex[:10]}.example", scope)
-    await control_plane.create(_crd(offer), CRD, manager=MANAGER)
+    await control_plane.create(definition(offer.kind, _SCHEMA, status=True), CRD, manager=MANAGER)
     return offer
 
 
 async def define_again(control_plane: Cluster, offer: Offer) -> None:
-    await control_plane.create(_crd(offer), CRD, manager=MANAGER)
+    await control_plane.create(definition(offer.kind, _SCHEMA, status=True), CRD, manager=MANAGER)
     await established(control_plane, offer.kind)
 
 
@@ -136,20 +134,3 @@ async def _withdraw(cluster: Cluster, offer: Offer) -> None:
         preconditions=Preconditions(uid=None),
         propagation=Propagation.ORPHAN,
     )
-
-
-def _crd(offer: Offer) -> Manifest:
-    version: Manifest = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": _SCHEMA},
-        "subresources": {"status": {}},
-    }
-    spec: Manifest = {
-        "group": offer.group,
-        "names": {"plural": offer.resource.plural, "kind": offer.kind.kind},
-        "scope": offer.scope,
-        "versions": [version],
-    }
-    return build(CRD, offer.name, spec=spec)

@@ -10,11 +10,11 @@ from typing import Any, Final
 from bind.osb import program
 from bind.osb.settings import Settings
 from reconciler.api.osb import BROKER_RECORD, SERVICE_BROKER
-from reconciler.blueprints.objects import build
+from reconciler.blueprints.objects import Marks, build
 from reconciler.controller.program import Term
 from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core import keys, refs
-from reconciler.core.manifest import JSON, Manifest, get_text, ref_of
+from reconciler.core.manifest import JSON, Manifest, get_text, put, ref_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
@@ -23,6 +23,7 @@ from tests.kit import virtual_time
 from tests.kit.osb import BrokerWires
 from tests.support import removal
 from tests.support.clusters import LiveCluster
+from tests.support.definitions import OPEN, definition
 from tests.support.eventually import eventually, working
 from tests.support.faults import Faults, FaultyCluster
 from tests.support.observing import established
@@ -36,7 +37,6 @@ NAME: Final = "acme"
 GROUP: Final = "services.acme.example"
 INSTANCE: Final = Kind(GROUP, "v1", "DatabaseInstance", "databaseinstances")
 BINDING: Final = Kind(GROUP, "v1", "DatabaseBinding", "databasebindings")
-_FREE: Final[Manifest] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 @dataclass
@@ -205,23 +205,7 @@ async def at_rest(term: Term) -> None:
 
 def crd_of(kind: Kind, broker: str, marks: Mapping[str, str]) -> Manifest:
     """Return a CRD as a catalogue becomes one, without schemas of parameters."""
-    names = {"kind": kind.kind, "plural": kind.plural, "singular": kind.kind.lower()}
-    version: dict[str, JSON] = {
-        "name": kind.version,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "schema": {
-            "openAPIV3Schema": {"type": "object", "properties": {"spec": _FREE, "status": _FREE}}
-        },
-    }
-    return {
-        "apiVersion": refs.CRD.api_version,
-        "kind": refs.CRD.kind,
-        "metadata": {
-            "name": kind.resource,
-            "labels": {keys.OSB_BROKER: broker},
-            "annotations": dict(marks),
-        },
-        "spec": {"group": kind.group, "names": names, "scope": "Namespaced", "versions": [version]},
-    }
+    schema: Manifest = {"type": "object", "properties": {"spec": OPEN, "status": OPEN}}
+    borne = Marks({keys.OSB_BROKER: broker}, dict(marks))
+    made = definition(kind, schema, status=True, marks=borne)
+    return put(made, kind.kind.lower(), "spec", "names", "singular")
