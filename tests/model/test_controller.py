@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 import pygit2
 import pytest
 
-from klutchctl.controller import program, rounds, work
+from klutchctl import main
+from klutchctl.controller import program, rounds, sources, work
 from klutchctl.controller.options import Home, Options, Trust
 from klutchctl.controller.program import Controller
 from klutchctl.controller.sources import Followed
@@ -14,17 +15,24 @@ from klutchctl.controller.storms import Terms
 from klutchctl.sandbox.state import Role
 from klutchctl.settings import Settings
 from reconciler.api.fleet_status import FLEET_STATUS
-from reconciler.controller import lease
+from reconciler.blueprints.objects import build
+from reconciler.controller import lease, process
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Ref
+from reconciler.core.refs import CRD, Ref
+from reconciler.source import artifact
 from reconciler.source.following import GitRef, Looked, git_url
+from reconciler.watch.fleet_state import SourceProblem
 from reconciler.watch.fleet_status.writer import UNREAD
 from tests.kit import virtual_time
 from tests.kit.clusters import live_model
+from tests.support import flux
 from tests.support.apply_runs import mode, scene
 from tests.support.checkouts import commit_work_tree
+from tests.support.conformance import crd_of
 from tests.support.eventually import eventually
+from tests.support.fleet_states import COMMIT
+from tests.unit.source.test_archive import packed
 
 __all__ = ["mode", "scene"]
 
@@ -55,13 +63,13 @@ def followed(monkeypatch):
 
 
 @asynccontextmanager
-async def controller(scene, home):
+async def controller(scene, home, source=None):
     """Run the program, but for its signals and its Git server; yield its parts."""
     scene.fleet.write()
     commit_work_tree(pygit2.init_repository(scene.fleet.folder, initial_head="main"))
     url = git_url("https://git.example.com/fleet.git", where="--git")
     options = Options(
-        source=Followed(path=scene.fleet.folder, url=url, ref="main", poll=30.0),
+        source=source or Followed(path=scene.fleet.folder, url=url, ref="main", poll=30.0),
         trust=Trust(),
         home=home,
         fleet=scene.fleet.name,
@@ -148,3 +156,58 @@ def suspended(status: Ref) -> Manifest:
             "annotations": {keys.SUSPEND: "a move"},
         },
     }
+
+
+@pytest.fixture
+def flux_source(monkeypatch):
+    """What the command line makes of a source of Flux, whose archives are in the yielded map."""
+    archives: dict[str, bytes] = {}
+    parsed = []
+
+    async def run(options, settings):
+        parsed.append(options.source)
+        return 0
+
+    async def fetched(pinned):
+        return archives[pinned.digest]
+
+    with monkeypatch.context() as only_here:
+        only_here.setattr(program, "run", run)
+        only_here.setattr(process, "to_stderr", lambda *_, **__: None)
+        options = ("--flux-source", "default/fleet", "--require-verified", "--poll", "30")
+        assert main.run(["controller", *options]) == 0
+    for module in (program, work):
+        monkeypatch.setattr(module, "server", sources.server)
+    monkeypatch.setattr(artifact, "fetched", fetched)
+    return parsed[0], archives
+
+
+async def test_a_source_of_flux_is_followed_in_the_cluster_of_the_lease_once_it_is_verified(
+    scene, wires, flux_source
+):
+    source, archives = flux_source
+    scene.fleet.write()
+    content = packed(files={"fleet.yaml": (scene.fleet.folder / "fleet.yaml").read_bytes()})
+    offer = flux.Archives().offers(content, COMMIT)
+    archives[offer["digest"]] = content
+    elsewhere = Home("app-2", HOME, HOME)
+    async with live_model(wires, "app-2", Role.CONTROL_PLANE, scene.kubeconfig) as home:
+        ref = Ref(home.name, flux.SOURCE.kind, HOME, flux.SOURCE.name)
+        await home.cluster.create(crd_of(ref.kind, status=True), CRD, manager="flux")
+        await home.cluster.create(build(ref.kind, ref.name, namespace=HOME), ref.kind, manager="x")
+
+        async def find(verified):
+            said = [flux.condition("Ready", "True"), flux.condition("SourceVerified", verified)]
+            status: Manifest = {"status": {"conditions": said, "artifact": offer}}
+            await home.cluster.merge_patch(ref, status, manager="flux", subresource="status")
+
+        await find("False")
+        async with scene.peers(), controller(scene, elsewhere, source) as parts:
+            marks = scene.marks()
+            unverified = SourceProblem.UNVERIFIED
+            await eventually(lambda: parts.states.now.source.problem is unverified, within=HOUR)
+            await asyncio.sleep(2 * INTERVAL)
+            assert written(marks) == []
+            await find("True")
+            await is_bound(scene)
+            assert parts.states.now.source.revision == COMMIT
