@@ -29,6 +29,7 @@ _PLURALS: Final = {
 }
 _NAME: Final = re.compile("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _ID: Final = re.compile("(?:sha1|sha256):([0-9a-f]{40,64})")
+_COMMIT: Final = "org.opencontainers.image.revision"  # of what `flux push artifact` packed
 _VERIFIED: Final = "SourceVerified"
 
 
@@ -86,25 +87,21 @@ def artifact_of(live: Manifest | None, name: FluxName, *, verified: bool) -> Flu
     url, digest, revision = (get_text(found, key) for key in ("url", "digest", "revision"))
     if not (url and digest):
         raise Unfetched(f"Flux has no artifact of it{said}", where=str(name))
-    if _observed(live) not in (None, get_int(live, "metadata", "generation")):
+    whole = get_int(live, "status", "observedGeneration")  # an ExternalArtifact has none
+    is_old = whole not in (None, get_int(live, "metadata", "generation"))
+    if is_old or (not ready.status and conditions.said(live, READY)):
         raise Unfetched(f"Flux has not looked at its newest form yet{said}", where=str(name))
     # What was verified is the commit that was looked at last: it is this one where all went well.
     if verified and {ready.status, verification.status} != {TRUE}:
         raise Unverified(f"{name}: {why}", revision="")
-    return FluxArtifact(artifact.pinned(f"{url}@{digest}", where=str(name)), _id(revision))
+    pinned = artifact.pinned(f"{url}@{digest}", where=str(name))
+    return FluxArtifact(pinned, _id(get_text(found, "metadata", _COMMIT), revision))
 
 
-def _id(revision: str) -> str:
-    """Return the id in a revision of Flux, such as main@sha1:ID, latest@sha256:ID or sha256:ID."""
-    found = _ID.fullmatch(revision.rpartition("@")[2])
-    return revision if found is None else found[1]
-
-
-def _observed(live: Manifest) -> int | None:
-    """Return the generation that the status is about; an ExternalArtifact has it in Ready alone."""
-    whole = get_int(live, "status", "observedGeneration")
-    ready = conditions.said(live, READY) or Condition(READY, "")
-    return get_int(ready.extra, "observedGeneration") if whole is None else whole
+def _id(*revisions: str) -> str:
+    """Return the first id in revisions of Flux: main@sha1:ID, latest@sha256:ID or sha256:ID."""
+    found = (_ID.fullmatch(one.rpartition("@")[2]) for one in revisions)
+    return next((one[1] for one in found if one is not None), revisions[-1])
 
 
 class FluxSource:
