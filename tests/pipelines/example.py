@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Ref
+from tests.support.applying import Scene
 from tests.support.checkouts import commit_work_tree
 from tests.support.controllers import HOME, Repository
 
@@ -65,3 +67,9 @@ def pushed(files: Repository, *others: Manifest, merged: bool = True) -> tuple[s
     file.write_text(yaml.safe_dump_all([status, *others]))
     commit_work_tree(repository)
     return files.send(repository), tree
+
+
+async def annotate(scene: Scene, ref: Ref, marks: Manifest) -> None:
+    """Annotate as people do, None takes an annotation away."""
+    patch: Manifest = {"metadata": {"annotations": marks}}
+    await scene.plane.cluster.merge_patch(ref, patch, manager="kubectl-annotate")

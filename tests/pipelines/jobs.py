@@ -26,6 +26,7 @@ from tests.support.controllers import Repository
 from tests.support.eventually import eventually
 
 JOB = Kind("batch", "v1", "Job", "jobs")
+CRON_JOB = Kind("batch", "v1", "CronJob", "cronjobs")
 JOBS = "klutchctl"  # the namespace that the example names
 _ANNOTATION = re.compile(r"metadata\.annotations\['(.+)'\]")
 
@@ -73,6 +74,14 @@ class Runner:
         """Take away the Jobs that are over, as if their time had run out."""
         for job in (await self.live.cluster.list(JOB, namespace=self.space)).items:
             await removal.remove_manifest(self.live.cluster, JOB, job)
+
+    async def start(self, cron_job: str) -> None:
+        """Make the Job of a CronJob, as `kubectl create job --from` does; wait for its end."""
+        found: Any = await self.live.cluster.get(self._ref(CRON_JOB, cron_job))
+        spec, ended = found["spec"]["jobTemplate"]["spec"], len(self.ended)
+        made = build(JOB, f"{cron_job}-now", namespace=self.space, spec=spec)
+        await self.live.cluster.create(made, JOB, manager="tests")
+        await eventually(lambda: len(self.ended) > ended)
 
     async def fill(self) -> list[Ref]:
         """Put what a controller keeps into the namespace; return all that has to outlive it all."""

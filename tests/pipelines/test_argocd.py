@@ -12,15 +12,15 @@ from klutchctl.render import health
 from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.blueprints.objects import build
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest, get_maps, get_text
+from reconciler.core.manifest import get_maps, get_text
 from reconciler.core.refs import CONFIG_MAP, Ref
 from tests.pipelines import argocd as real_argocd
 from tests.pipelines.argocd import FAILED
-from tests.pipelines.example import HELD, beside, documents, pushed, with_example
+from tests.pipelines.example import HELD, annotate, beside, documents, pushed, with_example
 from tests.pipelines.jobs import runner, space
 from tests.support import removal
 from tests.support.apply_runs import mode, scene
-from tests.support.controllers import HOME, controller, files
+from tests.support.controllers import HOME, bound_with, controller, files
 from tests.support.eventually import eventually
 from tests.unit.render.test_health import CLAIMED, TABLE, named
 
@@ -50,7 +50,10 @@ async def test_each_sync_applies_its_commit_and_what_a_guard_holds_fails_it_with
         first = files.push()
         await argocd.apply(*documents(files, "argocd.yaml"))
         await argocd.synced("fleet", first)
-        assert await scene.at(scene.binding) is not None
+        await bound_with(scene, 1)
+        await scene.meddle(scene.binding, {"spec": {"permissionClaims": []}})
+        await runner.start("fleet-drift")
+        await bound_with(scene, 1)
 
         scene.fleet.bound, scene.fleet.prune = False, HELD
         held = files.push()
@@ -63,7 +66,7 @@ async def test_each_sync_applies_its_commit_and_what_a_guard_holds_fails_it_with
         scene.fleet.bound = True
         mended = files.push()
         await argocd.synced("fleet", mended)
-        assert ran(runner) == [(first, 0), (held, ExitCode.HELD_BACK), (mended, 0)]
+        assert ran(runner) == [(first, 0), (first, 0), (held, ExitCode.HELD_BACK), (mended, 0)]
 
 
 async def test_an_application_of_hooks_alone_is_healthy_and_never_run(files, argocd, runner):
@@ -71,7 +74,9 @@ async def test_an_application_of_hooks_alone_is_healthy_and_never_run(files, arg
     job = with_example(files) / "job.yaml"
     job.write_text(job.read_text().rpartition("\n---\n")[2])
     commit = files.push()
-    await argocd.apply(*documents(files, "argocd.yaml"))
+    (application,) = documents(files, "argocd.yaml")
+    del application["spec"]["source"]["kustomize"]["components"]
+    await argocd.apply(application)
     await argocd.at("fleet", commit, "Healthy")
     assert "operationState" not in (await argocd.state("fleet"))["status"]
     assert runner.ended == []
@@ -130,13 +135,11 @@ async def test_an_application_is_healthy_for_a_commit_once_the_fleet_is_ready_fo
         await argocd.at("fleet", commit, "Degraded")
         assert get_text(await running.status(), "status", "source", "refused") == commit
 
-        patch: Manifest = {"metadata": {"annotations": {keys.SUSPEND: "a test"}}}
-        await scene.plane.cluster.merge_patch(status, patch, manager="kubectl-annotate")
+        await annotate(scene, status, {keys.SUSPEND: "a test"})
         scene.fleet.extra = ""
         commit, _ = pushed(beside)
         await argocd.at("fleet", commit, "Suspended")
-        patch = {"metadata": {"annotations": {keys.SUSPEND: None}}}
-        await scene.plane.cluster.merge_patch(status, patch, manager="kubectl-annotate")
+        await annotate(scene, status, {keys.SUSPEND: None})
         await ready_for(commit)
 
 

@@ -25,7 +25,7 @@ TUNING: Final = Tuning(fsync=False, audit=True)
 # What no test makes, and each namespace that goes would be searched for, one request for each kind.
 _NOT_SERVED: Final = (
     *("apps/v1/controllerrevisions", "apps/v1/daemonsets", "apps/v1/replicasets"),
-    *("apps/v1/statefulsets", "autoscaling/v1", "autoscaling/v2", "batch/v1/cronjobs"),
+    *("apps/v1/statefulsets", "autoscaling/v1", "autoscaling/v2"),
     *("certificates.k8s.io/v1", "resource.k8s.io/v1", "storage.k8s.io/v1/csistoragecapacities"),
 )
 # A test's few requests need no fair queues either. Together a fifth of the CPU time of the servers.
