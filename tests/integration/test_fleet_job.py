@@ -14,6 +14,7 @@ from tests.pipelines.example import EXAMPLE, with_example
 from tests.pipelines.jobs import JOB, runner
 from tests.support import programs
 from tests.support.apply_runs import mode, scene
+from tests.support.applying import Fleet
 from tests.support.controllers import deeds, files
 from tests.support.eventually import eventually
 from tests.support.flux import archives
@@ -62,10 +63,26 @@ def space(namespace):
     return f"{namespace}-jobs"  # other tests use the controller's
 
 
+def sixty_files(fleet):
+    """Write a fleet as one of many teams: none of its files is named anywhere."""
+    Fleet.write(fleet)
+    first, *others = yaml.safe_load_all((fleet.folder / "fleet.yaml").read_text())
+    first["spec"]["include"] = ["files/*.yaml"]
+    kind = {"apiVersion": first["apiVersion"], "kind": "Policy"}
+    policy = {"paths": ["other/**"], "limits": {"bindingsPerCluster": 5}}
+    names = (f"team-{number}" for number in range(59 - len(others)))
+    others += [{**kind, "metadata": {"name": name}, "spec": policy} for name in names]
+    files = {"fleet.yaml": first} | {f"files/{n}.yaml": one for n, one in enumerate(others)}
+    for path, one in files.items():
+        (fleet.folder / path).parent.mkdir(exist_ok=True)
+        (fleet.folder / path).write_text(yaml.safe_dump(one))
+
+
 async def test_the_command_of_the_job_applies_its_commit_once_and_nothing_that_cannot_be_read(
-    scene, files, runner, space
+    scene, files, runner, space, monkeypatch
 ):
     folder = with_example(files)
+    monkeypatch.setattr(scene.fleet, "write", lambda: sixty_files(scene.fleet))
     commit = files.push()
     *_, made = yaml.safe_load_all((folder / "job.yaml").read_text())
     made["metadata"]["namespace"] = space

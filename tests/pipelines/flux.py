@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from klutchctl.sandbox import processes
+from reconciler.core import conditions
 from reconciler.core.manifest import Manifest, get_maps, get_text
 from reconciler.core.refs import NAMESPACE, Kind, Ref
 from tests.support.clusters import LiveCluster
@@ -42,21 +43,16 @@ class Flux:
     storage: Path
     sources: Watcher
 
-    def ref(self, kind: Kind, namespace: str) -> Ref:
-        return Ref(self.live.name, kind, namespace, "fleet")
+    def ref(self, kind: Kind, namespace: str, name: str = "fleet") -> Ref:
+        return Ref(self.live.name, kind, namespace, name)
 
-    async def state(self, kind: Kind, namespace: str) -> Any:
-        return await self.live.cluster.get(self.ref(kind, namespace)) or {}
+    async def state(self, kind: Kind, namespace: str, name: str = "fleet") -> Any:
+        return await self.live.cluster.get(self.ref(kind, namespace, name)) or {}
 
-    async def ready(self, kind: Kind, namespace: str) -> tuple[str, str]:
+    async def ready(self, kind: Kind, namespace: str, name: str = "fleet") -> tuple[str, str]:
         """Return status and message of the condition Ready, of the newest generation."""
-        found = await self.state(kind, namespace)
-        for one in get_maps(found, "status", "conditions"):
-            if one["type"] == "Ready" and (
-                one["observedGeneration"] == found["metadata"]["generation"]
-            ):
-                return get_text(one, "status"), get_text(one, "message")
-        return "", ""
+        found = conditions.current(await self.state(kind, namespace, name), conditions.READY)
+        return ("", "") if found is None else (found.status, found.message)
 
     async def apply(self, *manifests: Manifest) -> None:
         kinds = {kind.kind: kind for kind in (SOURCE, KUSTOMIZATION)}
@@ -72,15 +68,17 @@ class Flux:
         await self.patch(SOURCE, namespace, {"spec": {"suspend": True}})
         await self.sources.says("reconciliation is suspended")
 
-    async def applied(self, namespace: str, commit: str, *, end: str = SUCCEEDED) -> str:
+    async def applied(
+        self, namespace: str, commit: str, *, end: str = SUCCEEDED, name: str = "fleet"
+    ) -> str:
         """Wait until a Kustomization has come to this end at a commit; return its message."""
 
         async def at() -> str:
-            found = await self.state(KUSTOMIZATION, namespace)
+            found = await self.state(KUSTOMIZATION, namespace, name)
             last = next(iter(get_maps(found, "status", "history")), {})
             assert get_text(last, "metadata", "revision").endswith(f"@sha1:{commit}"), found
             assert get_text(last, "lastReconciledStatus") == end, found
-            status, message = await self.ready(KUSTOMIZATION, namespace)
+            status, message = await self.ready(KUSTOMIZATION, namespace, name)
             assert status == ("True" if end == SUCCEEDED else "False"), found  # no retry has begun
             return message
 
@@ -115,7 +113,7 @@ async def running(live: LiveCluster, folder: Path, authority: Path) -> AsyncIter
             *(f"--storage-path={storage}", f"--storage-addr={served}"),
             f"--storage-adv-addr={served}",
         ),
-        "kustomize-controller": (),
+        "kustomize-controller": ("--requeue-dependency=1s",),
     }
     environ = {
         "RUNTIME_NAMESPACE": SPACE,

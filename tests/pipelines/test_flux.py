@@ -17,10 +17,10 @@ from reconciler.api.osb import SERVICE_BROKER
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, get_map, get_maps, get_text, uid_of
-from reconciler.core.refs import EVENT, SECRET, Ref
+from reconciler.core.refs import CONFIG_MAP, EVENT, SECRET, Ref
 from reconciler.kube import crds
 from tests.pipelines import flux as real_flux
-from tests.pipelines.example import HELD, beside, documents, pushed, with_example
+from tests.pipelines.example import HELD, annotate, beside, documents, pushed, with_example
 from tests.pipelines.flux import FAILED, KUSTOMIZATION, SOURCE
 from tests.pipelines.jobs import JOB, JOBS, runner, space
 from tests.support import removal
@@ -37,8 +37,15 @@ __all__ = ["beside", "files", "mode", "runner", "scene", "space"]
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 ATTEMPTED = ("status", "lastAttemptedRevision")
+APPLIED = ("status", "lastAppliedRevision")
 AROUND = "flux-controller.yaml"
 SIGNER = ed25519(1)
+MARKS = {
+    value: "a test"
+    for name, value in vars(keys).items()
+    if name.startswith(("CONFIRM_", "SUSPEND", "RECREATE", "OSB_RETRY", "OSB_MOVED"))
+    and value.startswith(keys.OWN_PREFIX)
+}
 MERGED = {"kustomize.toolkit.fluxcd.io/ssa": "Merge"}
 
 
@@ -130,7 +137,7 @@ async def test_a_kustomization_is_ready_for_a_commit_once_the_fleet_is_ready_for
         assert (await running.condition("Ready"))["reason"] == "SourceInvalid"
         assert get_text(await running.status(), "status", "source", "refused") == commit
 
-        await annotate(scene, status, keys.SUSPEND, "a test")
+        await annotate(scene, status, {keys.SUSPEND: "a test"})
         scene.fleet.claims, scene.fleet.extra = CLAIMS, ""
         commit, tree = pushed(beside)
 
@@ -139,15 +146,44 @@ async def test_a_kustomization_is_ready_for_a_commit_once_the_fleet_is_ready_for
             return looked == tree and (await running.condition("Ready"))["reason"] == "Suspended"
 
         await eventually(is_suspended, within=120)
-        await annotate(scene, status, keys.SUSPEND, None)
+        await annotate(scene, status, {keys.SUSPEND: None})
         await ready_for(commit, tree)
         assert len(get_maps(await scene.at(scene.binding), "spec", "permissionClaims")) == 1
 
 
-async def annotate(scene, ref, key, value):
-    """Annotate as people do, None takes that away."""
-    patch = {"metadata": {"annotations": {key: value}}}
-    await scene.plane.cluster.merge_patch(ref, patch, manager="kubectl-annotate")
+async def test_what_depends_on_the_fleet_begins_with_a_commit_once_that_is_in_place(
+    scene, beside, flux, namespace
+):
+    source, fleet = flux_objects(beside, namespace, AROUND)
+    spec = fleet["spec"] | {"path": "./claims", "dependsOn": [{"name": "fleet"}]}
+    claims = fleet | {"metadata": fleet["metadata"] | {"name": "claims"}, "spec": spec}
+    (beside.folder / "top" / "claims").mkdir()
+    claim = build(CONFIG_MAP, "claims", namespace=namespace)
+    (beside.folder / "top" / "claims" / "claim.yaml").write_text(yaml.safe_dump(claim))
+    async with scene.peers(), controller(scene, beside, "fleet", *OFTEN) as running:
+        commit, _ = pushed(beside)
+        await flux.apply(source, fleet, claims)
+        await flux.applied(namespace, commit, name="claims")
+        assert (await running.condition("Ready"))["status"] == "True"
+
+        scene.fleet.bound, scene.fleet.prune = False, HELD
+        held, _ = pushed(beside)
+        await flux.applied(namespace, held, end=FAILED)
+
+        async def waits():
+            said = ("False", f"dependency '{namespace}/fleet' is not ready")
+            assert await flux.ready(KUSTOMIZATION, namespace, "claims") == said
+            return True
+
+        await eventually(waits)
+        last = get_text(await flux.state(KUSTOMIZATION, namespace, "claims"), *APPLIED)
+        assert last.endswith(commit)
+
+        scene.fleet.bound = True
+        commit, tree = pushed(beside)
+        await flux.applied(namespace, commit, name="claims")
+        looked = get_map(await running.status(), "status", "source", "looked")
+        assert looked == {"revision": commit, "files": tree}
 
 
 async def is_reported(scene, host, commit):
@@ -166,7 +202,7 @@ async def is_reported(scene, host, commit):
 
 
 @pytest.mark.parametrize("merged", [True, False], ids=["merged", "not merged"])
-async def test_the_brake_and_a_confirmation_survive_flux_where_it_merges(
+async def test_the_brake_and_every_confirmation_survive_flux_where_it_merges(
     scene, beside, flux, namespace, merged
 ):
     """Without the annotation of Flux, it takes away what `kubectl annotate` wrote."""
@@ -179,19 +215,19 @@ async def test_the_brake_and_a_confirmation_survive_flux_where_it_merges(
     kustomization["spec"]["wait"] = False
     await flux.apply(source, kustomization)
     await flux.applied(namespace, commit)
-    marked = {
-        Ref(scene.plane.name, FLEET_STATUS, HOME, scene.fleet.name): keys.SUSPEND,
-        Ref(scene.plane.name, SERVICE_BROKER, namespace, "db"): keys.CONFIRM_MASS_DELETE,
-    }
-    for ref, key in marked.items():
-        await annotate(scene, ref, key, "a test")
+    marked = (
+        Ref(scene.plane.name, FLEET_STATUS, HOME, scene.fleet.name),
+        Ref(scene.plane.name, SERVICE_BROKER, namespace, "db"),
+    )
+    for ref in marked:
+        await annotate(scene, ref, MARKS)
     await flux.reconciled(namespace, "1")
     scene.fleet.claims = ", claims: []"
     commit, _ = pushed(beside, broker, merged=merged)
     await flux.applied(namespace, commit)
-    for ref, key in marked.items():
-        kept = annotations_of(await scene.at(ref)).get(key)
-        assert kept == ("a test" if merged else None), ref
+    for ref in marked:
+        kept = annotations_of(await scene.at(ref)).items() & MARKS.items()
+        assert kept == (MARKS.items() if merged else set()), ref
 
 
 async def test_a_merge_that_changes_the_job_lets_one_that_runs_end(

@@ -126,13 +126,13 @@ def test_a_server_that_is_down_or_silent_ends_the_run_as_a_failure(
     head = commit_files(repository, tree(GOOD))
     server.broken = True
     for ref in ("main", head):
-        code, _, err = run(f"plan --ref {ref}")
+        code, _, err = run(f"apply --auto-approve --ref {ref}")
         assert (code, "500" in err) == (1, True)
     monkeypatch.setattr("reconciler.source.remote._SILENCE", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://localhost:{silent.getsockname()[1]}/fleet.git"
         for ref in ("main", head):
-            code, _, err = run(f"plan --ref {ref}", url)
+            code, _, err = run(f"apply --auto-approve --ref {ref}", url)
             assert (code, "cannot be fetched" in err) == (1, True)
 
 
