@@ -286,8 +286,9 @@ class Bindings:
             orphans="" if provider is None else provider.orphans(name),
             stranger=_stranger(provider),
         )
-        held = "" if seen.plan is None else seen.plan.held
-        return replace(seen, unclaimed=bool(held) and await self._is_unclaimed(seen, held))
+        if seen.plan is None or not seen.plan.held:
+            return seen
+        return replace(seen, unclaimed=await self._is_unclaimed(seen, seen.plan.held))
 
     async def _is_unclaimed(self, seen: Seen, version: str) -> bool:
         kind = api.kind_of(seen.crd or {}, version)

@@ -9,6 +9,7 @@ and what becomes of single objects.
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from konnector.binding import crd
@@ -58,7 +59,7 @@ class Provider:
     export: Manifest | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Seen:
     """All that concerns one APIServiceBinding.
 
@@ -101,7 +102,7 @@ class Seen:
         """The export, if the views of the provider are complete and hold one."""
         return self.provider.export if self.provider is not None and self.synced else None
 
-    @property
+    @cached_property
     def plan(self) -> Plan | None:
         """The plan for the CRD; None where no CRD follows from the look."""
         if self.export is None or _refusal(self.export) is not None:
