@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, assert_never
 
 from klutchctl.binding import Rights, decisions, konnector, response
-from klutchctl.binding.decisions import SecretStep
+from klutchctl.binding.decisions import CreateSecret, KeepSecret, RefreshSecret, SecretStep
 from klutchctl.binding.errors import BindEnded, NotInTime
 from klutchctl.binding.konnector import Decision
 from klutchctl.binding.progress import Progress
@@ -97,24 +97,26 @@ class AppCluster:
         for _ in range(_TRIES):
             step = await self.secret_step(content, used)
             try:
-                name = await self._put(step)
+                return await self._put(step, facts)
             except Conflict:
                 continue
-            if step.patch or step.manifest:
-                self._progress.say(
-                    "secret-refresh" if step.patch else "secret-create", name=name, **facts
-                )
-            return name
         raise BindEnded("another program changes the kubeconfig Secret in klutch-bind all the time")
 
-    async def _put(self, step: SecretStep) -> str:
-        if step.manifest is not None:
-            made = await self._cluster.create(step.manifest, refs.SECRET, manager=_MANAGER)
-            return manifest.name_of(made)
-        if step.patch is not None:
-            ref = self._ref(refs.SECRET, names.KLUTCH_NAMESPACE, step.name)
-            await self._cluster.merge_patch(ref, step.patch, manager=_MANAGER)
-        return step.name
+    async def _put(self, step: SecretStep, facts: Mapping[str, str]) -> str:
+        match step:
+            case KeepSecret(name):
+                return name
+            case CreateSecret(wanted):
+                made = await self._cluster.create(wanted, refs.SECRET, manager=_MANAGER)
+                name, text = manifest.name_of(made), "secret-create"
+            case RefreshSecret(name, patch):
+                ref = self._ref(refs.SECRET, names.KLUTCH_NAMESPACE, name)
+                await self._cluster.merge_patch(ref, patch, manager=_MANAGER)
+                text = "secret-refresh"
+            case _:
+                assert_never(step)
+        self._progress.say(text, name=name, **facts)
+        return name
 
     async def install(
         self, decision: Decision, rights: Rights, served: Sequence[konnector.Served]

@@ -8,7 +8,8 @@ permission claims, and a person answers the rest. A page of the provider propose
 import base64
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from enum import Enum
+from typing import Final, TypeAlias
 
 from klutchctl.binding import Claims, response
 from klutchctl.binding.errors import BadAnswer, BindEnded, NoConsent
@@ -25,16 +26,31 @@ from reconciler.planning.permission_claims import is_wider
 
 
 @dataclass(frozen=True, slots=True)
-class SecretStep:
-    """The step after which a Secret holds a kubeconfig: a `manifest` to create, or a `patch`.
+class KeepSecret:
+    """The Secret has this very kubeconfig."""
 
-    Neither where it holds this very one. The patch changes the credential alone, to the same
-    space; anybody may name the address of another: it is tried there before it is written.
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshSecret:
+    """The Secret leads to the same space by another credential, which `patch` alone changes.
+
+    Anybody may name the address of another: the credential is tried before it is written.
     """
 
-    name: str = ""
-    patch: Manifest | None = None
-    manifest: Manifest | None = None
+    name: str
+    patch: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSecret:
+    """No Secret leads to this space."""
+
+    manifest: Manifest
+
+
+SecretStep: TypeAlias = KeepSecret | RefreshSecret | CreateSecret
 
 
 def secret_step(
@@ -49,14 +65,14 @@ def secret_step(
     data = base64.b64encode(content).decode()
     fitting = [one for one in secrets if _leads(one, way)]
     if not fitting:
-        return SecretStep(manifest=_new_secret(data))
+        return CreateSecret(_new_secret(data))
     live = min(fitting, key=lambda one: (manifest.name_of(one) not in used, manifest.name_of(one)))
     name = manifest.name_of(live)
     if api.kubeconfig_content(live, names.KUBECONFIG) == content:
-        return SecretStep(name)
+        return KeepSecret(name)
     version = manifest.resource_version_of(live)
     change: dict[str, JSON] = {names.KUBECONFIG: data}
-    return SecretStep(name, {"metadata": {"resourceVersion": version}, "data": change})
+    return RefreshSecret(name, {"metadata": {"resourceVersion": version}, "data": change})
 
 
 def _way_of(content: bytes) -> Connection:
@@ -187,6 +203,14 @@ _TRIES: Final = 100  # a pipe of nonsense ends
 _PROPOSED: Final = "The provider says that you accepted this on its page:\n"
 
 
+class Verdict(Enum):
+    """The answer to a permission claim, or that a person gives it."""
+
+    ACCEPT = "accept"
+    REJECT = "reject"
+    ASK = "ask"
+
+
 @dataclass(frozen=True, slots=True)
 class Answers:
     """A source of answers.
@@ -213,8 +237,8 @@ class Answers:
             place: self.verdict(claim, proposed=answered is None or _said(claim) in agreed)
             for place, claim in enumerate(claims)
         }
-        chosen = {place for place, one in verdicts.items() if one}
-        asked = [place for place, one in verdicts.items() if one is None]
+        chosen = {place for place, one in verdicts.items() if one is Verdict.ACCEPT}
+        asked = [place for place, one in verdicts.items() if one is Verdict.ASK]
         # The original asks about each; a proposal is one question.
         for places in [[one] for one in asked] if answered is None else filter(None, [asked]):
             if self._asked("" if answered is None else _PROPOSED, [claims[one] for one in places]):
@@ -222,11 +246,8 @@ class Answers:
         require_required(wanted, chosen)
         return consent.accepted(claims, chosen)
 
-    def verdict(self, claim: Manifest, *, proposed: bool = True) -> bool | None:
-        """Tell whether a claim is accepted; None: it is asked for.
-
-        A page may take its proposal back, and no more.
-        """
+    def verdict(self, claim: Manifest, *, proposed: bool = True) -> Verdict:
+        """Return the verdict on a claim; a page may take its proposal back, and no more."""
         opened = consent.openings(claim)
         named = bool(opened) and {*opened} <= {*self.accept}
         allowed = (
@@ -235,11 +256,11 @@ class Answers:
             or (self.claims is Claims.REQUIRED and get_bool(claim, "required"))
         )
         if not proposed:
-            return False
+            return Verdict.REJECT
         if named or (allowed and not opened):
-            return True
+            return Verdict.ACCEPT
         asks = self.claims is Claims.ASK or (allowed and self.interactive)
-        return None if asks else False
+        return Verdict.ASK if asks else Verdict.REJECT
 
     def rejected_unasked(self, claims: Sequence[Manifest]) -> list[str]:
         """Return what flags have rejected, as --accept names it: nobody has seen it."""

@@ -11,7 +11,13 @@ from typing import TypeAlias
 
 from klutchctl.binding import Rights, decisions, konnector, response
 from klutchctl.binding.app_cluster import AppCluster, Seen
-from klutchctl.binding.decisions import Answers, SecretStep, require_provider
+from klutchctl.binding.decisions import (
+    Answers,
+    CreateSecret,
+    RefreshSecret,
+    SecretStep,
+    require_provider,
+)
 from klutchctl.binding.konnector import Decision
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import FrontDoor, Provider, discovered
@@ -130,7 +136,7 @@ class Bind:
         grant, agreed = signed_in.grant, self.agreed(signed_in, seen)
         app, asked = self.app, self.asked
         used, step = await _own_bindings(app, seen, grant, agreed)
-        known = step.name if step.patch else ""
+        known = step.name if isinstance(step, RefreshSecret) else ""
         secret = known or await app.put_secret(grant.kubeconfig, used)
         assert grant.remote is not None
         async with KubeCluster(grant.remote) as provider:
@@ -247,8 +253,9 @@ async def _own_bindings(
     ]
     used = {one.secret for one in konnector.served_by(live)}
     step = await app.secret_step(grant.kubeconfig, used)
+    name = "" if isinstance(step, CreateSecret) else step.name
     for binding in live:
-        require_provider(binding, secret=step.name)
+        require_provider(binding, secret=name)
     return used, step
 
 

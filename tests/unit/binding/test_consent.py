@@ -8,7 +8,7 @@ import yaml
 
 from klutchctl import main
 from klutchctl.binding import Claims, decisions, fleet_file
-from klutchctl.binding.decisions import Answers
+from klutchctl.binding.decisions import Answers, Verdict
 from klutchctl.binding.errors import NoConsent
 from klutchctl.binding.response import Wanted
 from klutchctl.settings import Settings
@@ -158,15 +158,15 @@ def test_what_a_claim_opens_beside_its_kind_is_asked_or_named_whatever_flags_and
     kinds = ["secrets", "configmaps"]
     asks = claims is Claims.ASK or interactive
     for accept, at_best in (
-        (kinds, None if asks else False),
-        ([*kinds, *opened], True),
-        (opened, True),
-        (["secrets in kube-public"], "any"),
+        (kinds, Verdict.ASK if asks else Verdict.REJECT),
+        ([*kinds, *opened], Verdict.ACCEPT),
+        (opened, Verdict.ACCEPT),
+        (["secrets in kube-public"], None),
     ):
         answers = Answers(claims, accept, print, lambda _: "", interactive=interactive)
         found = answers.verdict(claim, proposed=proposed)
-        assert found is not True or (proposed and {*opened} <= {*accept})
-        assert at_best == "any" or found is (at_best if proposed else False)
+        assert found is not Verdict.ACCEPT or (proposed and {*opened} <= {*accept})
+        assert at_best is None or found is (at_best if proposed else Verdict.REJECT)
 
 
 def test_what_a_flag_rejects_of_the_cluster_itself_is_named_as_accept_takes_it():

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from klutchctl.binding import decisions
-from klutchctl.binding.decisions import SecretStep
+from klutchctl.binding.decisions import CreateSecret, KeepSecret, RefreshSecret
 from klutchctl.binding.errors import BindEnded
 from klutchctl.binding.response import Wanted
 from reconciler.core.refs import GroupResource
@@ -35,8 +35,8 @@ def step(*secrets, used=()):
 
 def test_the_first_kubeconfig_gets_a_secret_as_the_original_makes_it():
     # 03-default-mode-oidc/14-bind.cli-requests.yaml, 4
-    assert step() == SecretStep(
-        manifest={
+    assert step() == CreateSecret(
+        {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {"generateName": "kubeconfig-", "namespace": "klutch-bind"},
@@ -48,23 +48,23 @@ def test_the_first_kubeconfig_gets_a_secret_as_the_original_makes_it():
 
 @pytest.mark.parametrize("content", [ELSEWHERE, OTHER_HOST, *CLAIMED.values(), "", "a: [", "{}"])
 def test_a_secret_that_leads_elsewhere_is_left_alone(content):
-    assert step(objects.secret("kubeconfig-aaaaa", content)).manifest
+    assert isinstance(step(objects.secret("kubeconfig-aaaaa", content)), CreateSecret)
 
 
 def test_a_secret_with_this_very_kubeconfig_is_kept():
-    assert step(objects.secret("kubeconfig-aaaaa")) == SecretStep("kubeconfig-aaaaa")
+    assert step(objects.secret("kubeconfig-aaaaa")) == KeepSecret("kubeconfig-aaaaa")
 
 
 def test_a_secret_of_the_space_gets_the_new_credential_alone_unless_it_changed():
     patch = {"metadata": {"resourceVersion": "7"}, "data": {"kubeconfig": objects.encoded(CONTENT)}}
     found = step(objects.secret("kubeconfig-aaaaa", RENEWED))
-    assert found == SecretStep("kubeconfig-aaaaa", patch)
+    assert found == RefreshSecret("kubeconfig-aaaaa", patch)
 
 
 def test_of_several_secrets_of_a_space_that_of_a_binding_is_taken():
     secrets = [objects.secret("kubeconfig-bbbbb"), objects.secret("kubeconfig-aaaaa", RENEWED)]
-    assert step(*secrets) == SecretStep("kubeconfig-aaaaa", step(*secrets).patch)
-    assert step(*secrets, used={"kubeconfig-bbbbb"}) == SecretStep("kubeconfig-bbbbb")
+    assert step(*secrets) == RefreshSecret("kubeconfig-aaaaa", step(*secrets).patch)
+    assert step(*secrets, used={"kubeconfig-bbbbb"}) == KeepSecret("kubeconfig-bbbbb")
 
 
 def test_a_binding_is_made_as_the_original_makes_it():
