@@ -8,7 +8,7 @@ renewed it meanwhile. No Lease, or one that may not be read, says nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from reconciler.api import API_SERVICE_EXPORT, Heartbeat
 from reconciler.core import names
@@ -67,10 +67,27 @@ def backend_stopped(namespace: str, at: datetime) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Stops:
-    """When agents stopped: konnectors by app cluster, backends by control plane."""
+class Stopped:
+    """The agent renews its Lease no more since then, by its own clock."""
 
-    konnectors: Mapping[str, datetime] = field(default_factory=dict)
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The agent runs, and its clock is behind by so much: all that it dates looks old."""
+
+    by: timedelta
+
+
+Trouble: TypeAlias = Stopped | Behind
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """The konnectors in trouble, by app cluster; when backends stopped, by control plane."""
+
+    konnectors: Mapping[str, Trouble] = field(default_factory=dict)
     backends: Mapping[str, datetime] = field(default_factory=dict)
 
 
@@ -93,3 +110,15 @@ def stopped_at(
     if after != before or at is None:
         return None
     return None if beat is not None and beat.time > at + _FRESH else at
+
+
+def trouble(
+    before: LeaseLook, after: LeaseLook | None, beat: Heartbeat | None, now: datetime
+) -> Trouble | None:
+    """Return what two looks show of a konnector, the second at `now`; None where all is well."""
+    if (at := stopped_at(before, after, beat)) is not None:
+        return Stopped(at)
+    if after is None or after == before or not after.holder or after.renewed_at is None:
+        return None
+    by = now - after.renewed_at
+    return Behind(by) if by > _FRESH else None

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from reconciler import api
 from reconciler.api import Heartbeat, heartbeat_of, leases
-from reconciler.api.leases import LeaseLook, Stops
+from reconciler.api.leases import LeaseLook, Stopped, Stops
 from reconciler.core import keys, names
 from reconciler.core.live import Unavailable
 from reconciler.core.manifest import labels_of, name_of
@@ -90,13 +90,13 @@ def _of_konnectors(
     for name, look in looked.konnectors.items():
         if not isinstance(look, LeaseLook):
             continue
-        at = stops.konnectors.get(name)
-        if at is not None and (
+        trouble = stops.konnectors.get(name)
+        if isinstance(trouble, Stopped) and (
             name not in beats or leases.stopped_at(look, look, beats[name]) is None
         ):
             continue
         plane = places[name].control_plane if places[name].space else ""
-        yield (Side.APP_CLUSTER, name), diagnosis.konnector(look.namespace, plane, at, task)
+        yield (Side.APP_CLUSTER, name), diagnosis.konnector(look.namespace, plane, trouble, task)
 
 
 def _of_backends(

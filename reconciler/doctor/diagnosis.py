@@ -9,6 +9,7 @@ from typing import Final
 
 from reconciler import api
 from reconciler.api import leases
+from reconciler.api.leases import Behind, Stopped, Trouble
 from reconciler.core import names
 from reconciler.core.times import format_time
 from reconciler.doctor.rights import Right, Side, Task
@@ -214,14 +215,19 @@ def backend(namespace: str, stopped: datetime | None, task: Task) -> Finding:
     return _stopped(said, task, "what is bound goes on, and nothing new is")
 
 
-def konnector(namespace: str, plane: str, stopped: datetime | None, task: Task) -> Finding:
+def konnector(namespace: str, plane: str, trouble: Trouble | None, task: Task) -> Finding:
     """Judge a konnector by its Lease; `plane` is the control plane that it is on, "" for none."""
     place = f" on control plane {plane}" if plane else ""
     lease = f"Lease {namespace}/{names.KONNECTOR_LEASE}{place}"
-    if stopped is None:
-        return ok(Check.AGENTS, f"its konnector runs, and renews {lease}")
-    said = f"its konnector has stopped: {lease} was last renewed at {format_time(stopped)}"
-    return _stopped(said, task, "until then nothing is synced")
+    match trouble:
+        case None:
+            return ok(Check.AGENTS, f"its konnector runs, and renews {lease}")
+        case Behind(by):
+            said = f"its konnector runs, and its clock is {by.total_seconds():.0f} s behind"
+            return warning(Check.AGENTS, said, "Synchronize the clock of its node (NTP)")
+        case Stopped(at):
+            said = f"its konnector has stopped: {lease} was last renewed at {format_time(at)}"
+            return _stopped(said, task, "until then nothing is synced")
 
 
 def _stopped(said: str, task: Task, effect: str) -> Finding:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from reconciler.api import CLUSTER_BINDING, heartbeat_of
-from reconciler.api.leases import Stops
+from reconciler.api.leases import Stops, Trouble
 from reconciler.core import keys, names, times
 from reconciler.core.errors import Origin
 from reconciler.core.live import ClusterState, Live, Unavailable, control_plane_ref_name
@@ -142,16 +142,16 @@ class ClusterUnits:
         self,
         crds: Definitions,
         now: datetime,
-        stopped: datetime | None,
+        trouble: Trouble | None,
         released: Iterable[UnitKey],
     ) -> tuple[BoundUnit, ...]:
-        """Return how each unit is; `stopped` is when their konnector stopped.
+        """Return how each unit is; `trouble` is that of their konnector.
 
         Of the `released` ones, those that are not bound again.
         """
 
         def health(unit: UnitKey) -> UnitHealth:
-            facts = self.live.facts(unit, crds.get(unit.name), stopped)
+            facts = self.live.facts(unit, crds.get(unit.name), trouble)
             return judge(unit, facts, now=now)
 
         wanted = (BoundUnit(one.binding, health(one.key), origin=one.origin) for one in self.wanted)

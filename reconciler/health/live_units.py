@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TypeAlias
 
 from reconciler import api
+from reconciler.api.leases import Trouble
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET, GroupResource, Kind
@@ -110,11 +110,11 @@ class LiveUnits:
         return any(unit.name in some for some in (self._exports, self._bindings, self._requests))
 
     def facts(
-        self, unit: UnitKey, definition: Manifest | None = None, stopped: datetime | None = None
+        self, unit: UnitKey, definition: Manifest | None = None, trouble: Trouble | None = None
     ) -> UnitFacts:
         """Return what is live of a unit.
 
-        `definition` is its CRD, where that was read, and `stopped` as in `UnitFacts`.
+        `definition` is its CRD, where that was read, and `trouble` as in `UnitFacts`.
         """
         listed = GroupResource(unit.group, unit.resource) in self._listed
         return UnitFacts(
@@ -124,7 +124,7 @@ class LiveUnits:
             asked=self._app_cluster_binding if listed else self._requests.get(unit.name),
             cluster_binding=self._cluster_binding,
             definition=definition,
-            stopped=stopped,
+            trouble=trouble,
             exported=self._exports.keys(),
         )
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from reconciler import api
+from reconciler.api.leases import Behind, Stopped, Trouble
 from reconciler.core import conditions, keys, times
 from reconciler.core.conditions import FALSE, TRUE, Condition
 from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is_deleting
@@ -76,8 +77,8 @@ class UnitFacts:
     `asked` is its APIServiceExportRequest, or an AppClusterBinding that lists it. `definition` is
     the CRD in the app cluster, which matters only where `awaits_definition`. `secret` is the
     namespace and name of the Secret that the APIServiceBinding has to refer to. `export` may be
-    metadata only. `stopped` is when the konnector stopped, by its Lease; None where it runs, for
-    all we know. `exported` are the names of all exports of the space.
+    metadata only. `trouble` is that of the konnector, by its Lease; None where it runs, for all we
+    know. `exported` are the names of all exports of the space.
     """
 
     secret: tuple[str, str]
@@ -86,7 +87,7 @@ class UnitFacts:
     asked: Manifest | None = None
     cluster_binding: Manifest | None = None
     definition: Manifest | None = None
-    stopped: datetime | None = None
+    trouble: Trouble | None = None
     exported: Collection[str] = ()
 
 
@@ -143,7 +144,7 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
         silent = _Fault("NoHeartbeat", _without_heartbeat(facts), changed)
         return _troubled(unit, stopped or silent, changed, now)
     fault = _reported_fault(facts) or _definition_fault(unit, facts.definition)
-    stale = stopped or _stale(beat, now)
+    stale = stopped or _stale(facts, beat, now)
     if stale is not None:
         last = State.READY if fault is None else State.DEGRADED
         since = min(stale.since or beat.time, now)
@@ -177,19 +178,23 @@ def _unheard(stale: _Fault, fault: _Fault | None) -> tuple[str, str]:
 
 
 def _stopped(facts: UnitFacts) -> _Fault | None:
-    if facts.stopped is None:
+    if not isinstance(facts.trouble, Stopped):
         return None
-    at = times.format_time(facts.stopped)
+    at = times.format_time(facts.trouble.at)
     message = (
         f"the konnector has not renewed its Lease since {at}: see whether it runs, and whether its"
         " cluster takes writes"
     )
-    return _Fault("KonnectorStopped", message, facts.stopped)
+    return _Fault("KonnectorStopped", message, facts.trouble.at)
 
 
-def _stale(beat: api.Heartbeat, now: datetime) -> _Fault | None:
+def _stale(facts: UnitFacts, beat: api.Heartbeat, now: datetime) -> _Fault | None:
     said = times.format_time(beat.time)
+    by = facts.trouble.by if isinstance(facts.trouble, Behind) else timedelta()
     match api.liveness(beat, now, timeout=beat.timeout, ahead=beat.timeout):
+        case api.Liveness.SILENT if by and now - beat.time <= by + beat.timeout:
+            message = f"the konnector runs, and its clock is {by.total_seconds():.0f} s behind"
+            return _Fault("ClockBehind", message, beat.time + by)
         case api.Liveness.SILENT:
             message = f"the konnector's last heartbeat was at {said}: see whether it runs"
             return _Fault(_TOO_OLD, message)

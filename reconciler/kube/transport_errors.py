@@ -37,8 +37,8 @@ class Excess(NoAnswer):
 _BEFORE_SENDING: Final[tuple[tuple[tuple[type[Exception], ...], str, bool], ...]] = (
     (
         (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError),
-        "the server's certificate is not trusted ({said}): check certificate-authority and "
-        "tls-server-name",
+        "the server's certificate is not trusted ({said}): check certificate-authority, "
+        "tls-server-name and the clock of this machine",
         True,
     ),
     ((aiohttp.ClientHttpProxyError,), "the proxy refused with HTTP {status}", True),

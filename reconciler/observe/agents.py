@@ -123,7 +123,7 @@ async def stops(
     again: Again,
     now: Callable[[], datetime],
 ) -> Stops:
-    """Return which agents stopped, and when.
+    """Return which agents stopped, and when, and which clocks are behind.
 
     Doubtful Leases are read once more, `leases.APART` later: those in app clusters by `again`.
     """
@@ -139,11 +139,12 @@ async def stops(
         on_planes(fleet, planes, hosted, visits), asyncio.gather(*map(again, in_app))
     )
     looks = {**second.konnectors, **dict(zip(in_app, answers, strict=True))}
+    time = now()
     return Stops(
         {
-            name: at
+            name: trouble
             for name, look in doubtful.items()
-            if (at := leases.stopped_at(look, _read_again(looks, name), places[name].beat))
+            if (trouble := leases.trouble(look, _read_again(looks, name), places[name].beat, time))
         },
         {
             name: at

@@ -45,10 +45,6 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.soak]
 KONNECTOR: Final = (sys.executable, "-m", "konnector")
 BIND: Final = names.KLUTCH_NAMESPACE
 CLOCK: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
-AHEAD: Final = (
-    *("env", f"LD_PRELOAD={CLOCK}", "FAKETIME=+2h", "FAKETIME_DONT_FAKE_MONOTONIC=1"),
-    *KONNECTOR,
-)
 # Seconds from the fault to the sentence; of `status`, to the run that has it: the next one after
 # others reported, or after a Lease expired.
 BOUNDS: Final = {"claim": 15.0, "binding": 20.0, "status": 30.0, "fleet": 45.0, "board": 45.0}
@@ -65,7 +61,7 @@ class World:
     link: TcpProxy
     without: Callable[[Role, Program], Any]
     files: Repository
-    ahead: Callable[[], Awaitable[Replica]]
+    another: Callable[[tuple[str, ...]], Awaitable[Replica]]
     claimed_at: float = 0.0
 
     async def claim(self) -> str:
@@ -166,10 +162,6 @@ async def etcd_full(world: World) -> AsyncIterator[None]:
         await asyncio.to_thread(clusters.alarm, layout, "DEACTIVATE")
 
 
-def etcd_disk_full(world: World) -> Any:
-    return world.without(Role.CONTROL_PLANE, Program.ETCD)
-
-
 @asynccontextmanager
 async def controller_disk_full(world: World) -> AsyncIterator[None]:
     resource.prlimit(world.controller.process.pid, resource.RLIMIT_FSIZE, (0, 0))
@@ -178,15 +170,19 @@ async def controller_disk_full(world: World) -> AsyncIterator[None]:
     yield
 
 
-@asynccontextmanager
-async def clock_ahead(world: World) -> AsyncIterator[None]:
-    """The next konnector takes over on a machine with a wrong clock."""
-    if not CLOCK.exists():
-        pytest.skip("needs libfaketime")
-    world.konnector.send(signal.SIGTERM)
-    await world.konnector.ended()
-    await world.ahead()
-    yield
+def clock(off: str) -> Fault:
+    @asynccontextmanager
+    async def fault(world: World) -> AsyncIterator[None]:
+        """The next konnector takes over on a machine with a wrong clock."""
+        if not CLOCK.exists():
+            pytest.skip("needs libfaketime")
+        world.konnector.send(signal.SIGTERM)
+        await world.konnector.ended()
+        wrong = (f"LD_PRELOAD={CLOCK}", f"FAKETIME={off}", "FAKETIME_DONT_FAKE_MONOTONIC=1")
+        await world.another(("env", *wrong, *KONNECTOR))
+        yield
+
+    return fault
 
 
 SILENT: Final = (
@@ -220,15 +216,24 @@ TABLE: Final[dict[str, tuple[Fault, str, str, str, str, str]]] = {
     ),
     # Nothing can be written, not even a Lease.
     "etcd full": (etcd_full, "", "", "exit code 9 & not renewed its Lease & takes writes", "", ""),
-    "the sandbox's disk full": (etcd_disk_full, "", "", "exit code 1 & no answer yet", "", ""),
+    "the sandbox's disk full": (
+        *(lambda world: world.without(Role.CONTROL_PLANE, Program.ETCD), "", ""),
+        *("exit code 1 & no answer yet", "", ""),
+    ),
     "the controller's disk full": (
         *(controller_disk_full, "", "", ""),
         *("cannot be fetched & File too large", "cannot be fetched & File too large"),
     ),
-    "a konnector's clock two hours ahead": (
-        *(clock_ahead, "", ""),
-        *("exit code 9 & HeartbeatInFuture", "HeartbeatInFuture", "HeartbeatInFuture"),
-    ),
+    **{
+        f"a konnector's clock two hours {way}": (
+            *(clock(off), "", "", f"exit code 9 & {said} & clock"),
+            *(f"{said} & clock", f"{said} & clock"),
+        )
+        for way, off, said in (
+            ("ahead", "+2h", "HeartbeatInFuture"),
+            ("behind", "-50m", "ClockBehind"),
+        )
+    },
     "both killed": (both_killed, "", "", f"exit code 1 & {AWAY}", "", ""),
 }
 
@@ -253,8 +258,8 @@ async def lived_in(
         konnector = await process(scene.app, KONNECTOR)
         more = ("--poll", "5", "--interval", "600", "--board", "127.0.0.1:0")
         running = await stack.enter_async_context(controller(scene, files, *more))
-        ahead = partial(process, scene.app, AHEAD)
-        world = World(scene, konnector, backend, running, link, without, files, ahead)
+        another = partial(process, scene.app)
+        world = World(scene, konnector, backend, running, link, without, files, another)
         late = Ref(scene.app.name, NAMESPACE, "", world.late)
         stack.push_async_callback(removal.remove, scene.app.cluster, late)
         stack.push_async_callback(let_go, world)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from reconciler import api
-from reconciler.api.leases import Stops
+from reconciler.api.leases import Stopped, Stops
 from reconciler.core import keys, names
 from reconciler.core.live import Unavailable
 from reconciler.core.manifest import put
@@ -82,7 +82,7 @@ def test_a_fleet_that_is_fine():
 def test_agents_that_stopped():
     """A konnector's end is that of its units; a backend's stands with its control plane."""
     at = NOW - timedelta(seconds=30)
-    made = shown(healthy(), stops=Stops({"shop": at}, {"eu": at}))
+    made = shown(healthy(), stops=Stops({"shop": Stopped(at)}, {"eu": at}))
     assert states(made) == [(UNIT, State.UNKNOWN, "KonnectorStopped")]
     (plane,) = made.planes
     assert (plane.name, plane.state, plane.since) == ("eu", State.DEGRADED, at)

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from reconciler.api import Heartbeat, leases
-from reconciler.api.leases import LeaseLook
-from reconciler.core.times import moment
+from reconciler.api.leases import Behind, LeaseLook, Stopped
 
 NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
 
@@ -36,21 +35,27 @@ def beat(ago: float) -> Heartbeat:
 
 
 OLD = renewed(60)
-STOPPED = {
-    "nothing has changed": (OLD, OLD, None, True),
-    "nothing has changed, and nobody holds it": (renewed(60, ""), renewed(60, ""), None, True),
-    "a clock goes wrong, and it is renewed": (renewed(3600), renewed(3595), None, False),
-    "another took it over": (OLD, renewed(0, "konnector-2"), None, False),
-    "it cannot be read any more": (OLD, None, None, False),
-    "the last heartbeat was before the end": (OLD, OLD, beat(100), True),
-    "the last heartbeat was sent just before the end": (OLD, OLD, beat(59), True),
-    "the original works on without it": (OLD, OLD, beat(5), False),
+STOPPED = Stopped(NOW - timedelta(seconds=60))
+LATE = Behind(timedelta(seconds=3595))
+TROUBLES = {
+    "nothing has changed": (OLD, OLD, None, STOPPED),
+    "nothing has changed, and nobody holds it": (renewed(60, ""), renewed(60, ""), None, STOPPED),
+    "a clock is behind, and it is renewed": (renewed(3600), renewed(3595), None, LATE),
+    "a clock is ahead, and it is renewed": (renewed(-3600), renewed(-3605), None, None),
+    "another took it over": (OLD, renewed(0, "konnector-2"), None, None),
+    "another took it over, whose clock is behind": (OLD, renewed(3595, "konnector-2"), None, LATE),
+    "it was late": (OLD, renewed(1), None, None),
+    "it was given back by a clock that is behind": (renewed(3600), renewed(3595, ""), None, None),
+    "it cannot be read any more": (OLD, None, None, None),
+    "the last heartbeat was before the end": (OLD, OLD, beat(100), STOPPED),
+    "the last heartbeat was sent just before the end": (OLD, OLD, beat(59), STOPPED),
+    "the original works on without it": (OLD, OLD, beat(5), None),
 }
 
 
-@pytest.mark.parametrize(("before", "after", "sent", "expected"), STOPPED.values(), ids=STOPPED)
-def test_the_holder_has_stopped(before, after, sent, expected):
-    assert leases.stopped_at(before, after, sent) == (moment(before.renewed) if expected else None)
+@pytest.mark.parametrize(("before", "after", "sent", "expected"), TROUBLES.values(), ids=TROUBLES)
+def test_a_konnector_is_in_trouble(before, after, sent, expected):
+    assert leases.trouble(before, after, sent, NOW) == expected
 
 
 LOOKS = {

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api import KubeconfigFacts, credential_note, heartbeat_of
+from reconciler.api.leases import Behind, Stopped
 from reconciler.core import keys
 from reconciler.core.manifest import drop, put
 from reconciler.core.times import format_time
@@ -119,7 +120,11 @@ ASKED_FALSE = condition("ExportsReady", "False", reason="CRDNotFound", message="
 READY, DEGRADED, UNKNOWN = State.READY, State.DEGRADED, State.UNKNOWN
 MINUTE = timedelta(minutes=1)
 
+HOUR = timedelta(hours=1)
+BEHIND = Behind(2 * HOUR)
+
 SOUND: dict[str, UnitFacts] = {
+    "a clock a little behind": replace(beating(9 * MINUTE), trouble=Behind(MINUTE)),
     "all that mapping.md asks for": FINE,
     "InformersSynced is ignored": with_condition(condition("InformersSynced", "False")),
     "no Heartbeating condition is none that is False": without("Heartbeating"),
@@ -149,7 +154,7 @@ FAULTS: dict[str, tuple[UnitFacts, str]] = {
     "no ClusterBinding": (having(cluster_binding=None), "ClusterBindingMissing"),
     "no konnector ever": (having(cluster_binding={}), "NoHeartbeat"),
     "no konnector ever, and one that stopped": (
-        having(cluster_binding={}, stopped=NOW - MINUTE), "KonnectorStopped",
+        having(cluster_binding={}, trouble=Stopped(NOW - MINUTE)), "KonnectorStopped",
     ),
     "SecretValid not reported": (without("SecretValid"), "SecretValidMissing"),
     "SecretValid False": (reporting("SecretValid", "False", "SecretInvalid"), "SecretInvalid"),
@@ -175,8 +180,19 @@ SILENT: dict[str, tuple[UnitFacts, str]] = {
     "a heartbeat older than that": (beating(10 * MINUTE + timedelta(seconds=1)), "HeartbeatTooOld"),
     "an interval of its own": (beating(3 * MINUTE, "1m0s"), "HeartbeatTooOld"),
     "a heartbeat from the far future": (beating(-timedelta(hours=1)), "HeartbeatInFuture"),
-    "a konnector that renews its Lease no more": (having(stopped=NOW - MINUTE), "KonnectorStopped"),
-    "both: the end is exact": (replace(beating(LONG_AGO), stopped=NOW), "KonnectorStopped"),
+    "a clock that is behind": (replace(beating(2 * HOUR), trouble=BEHIND), "ClockBehind"),
+    "a clock that is behind, and no heartbeat": (
+        replace(beating(2 * HOUR + 11 * MINUTE), trouble=BEHIND),
+        "HeartbeatTooOld",
+    ),
+    "a konnector that renews its Lease no more": (
+        having(trouble=Stopped(NOW - MINUTE)),
+        "KonnectorStopped",
+    ),
+    "both: the end is exact": (
+        replace(beating(LONG_AGO), trouble=Stopped(NOW)),
+        "KonnectorStopped",
+    ),
 }
 CASES: dict[str, tuple[UnitFacts, State, str]] = {
     **{name: (facts, READY, "") for name, facts in SOUND.items()},
@@ -347,10 +363,10 @@ def test_what_changed_less_than_two_minutes_ago_is_progressing(name):
 
 def test_a_konnector_that_stopped_is_dated_by_its_last_renewal():
     at = NOW - timedelta(seconds=40)
-    found = judge(UNIT, having(stopped=at), now=NOW)
+    found = judge(UNIT, having(trouble=Stopped(at)), now=NOW)
     assert (found.since, found.last_known) == (at, READY)
     assert "Lease" in found.message
-    assert judge(UNIT, having(stopped=NOW + MINUTE), now=NOW).since == NOW
+    assert judge(UNIT, having(trouble=Stopped(NOW + MINUTE)), now=NOW).since == NOW
 
 
 def test_since_is_the_last_change_and_never_after_now():
@@ -439,7 +455,7 @@ def test_a_konnector_that_is_cut_off_says_why_there_is_no_heartbeat(reason):
     found = judge(UNIT, facts, now=NOW)
     assert (found.state, found.reason) == (UNKNOWN, reason)
     assert found.message.startswith("so it says; the konnector's last heartbeat was at ")
-    stopped = judge(UNIT, replace(facts, stopped=NOW - timedelta(hours=2)), now=NOW)
+    stopped = judge(UNIT, replace(facts, trouble=Stopped(NOW - timedelta(hours=2))), now=NOW)
     assert stopped.reason == "KonnectorStopped"
 
 
