@@ -104,6 +104,7 @@ def _fits(offer: Offer, consumer_scope: Scope) -> bool:
 
 def _offer(template: Manifest, resource: GroupResource, crd: Manifest) -> Offer:
     notes = manifest.annotations_of(template)
+    docs = notes.get(keys.DOCS_URL, "")  # a page may link to it: no other scheme runs there
     served = sorted(api.served_versions(crd), key=rank, reverse=True)
     kind = manifest.get_text(crd, "spec", "names", "kind")
     namespace, name = manifest.identity_of(template)
@@ -116,7 +117,7 @@ def _offer(template: Manifest, resource: GroupResource, crd: Manifest) -> Offer:
         scope=manifest.get_text(crd, "spec", "scope"),
         title=notes.get(keys.TITLE) or kind,
         description=notes.get(keys.DESCRIPTION) or next(filter(None, map(_described, served)), ""),
-        docs_url=_secure(notes.get(keys.DOCS_URL, "")),
+        docs_url=docs if docs.startswith(_SECURE) else "",
         claims=tuple(api.permission_claims_of(template)),
         versions=tuple(manifest.get_text(version, "name") for version in served),
     )
@@ -124,8 +125,3 @@ def _offer(template: Manifest, resource: GroupResource, crd: Manifest) -> Offer:
 
 def _described(version: Manifest) -> str:
     return manifest.get_text(version, "schema", "openAPIV3Schema", "description")
-
-
-def _secure(url: str) -> str:
-    """Return a URL that a page may link to: no other scheme runs there."""
-    return url if url.startswith(_SECURE) else ""

@@ -35,7 +35,7 @@ from reconciler.oidc.errors import ProviderFault, UnmetDemand
 from reconciler.oidc.provider import is_secure
 from reconciler.outbound.http import OutboundError
 from reconciler.tls import TlsFiles
-from reconciler.web.requests import Proxies, Request, Response, RouteHandler, Router, Routes
+from reconciler.web.requests import Handler, Proxies, Request, Response, Router, Routes
 from reconciler.web.serve import Listening, served
 
 log = logging.getLogger(__name__)
@@ -171,8 +171,7 @@ def _access(settings: DoorSettings, clock: Clock) -> Callable[[], Access]:
 
 def _routes(services: Services) -> Routes:
     api, sign_in, walk = Api(services), SignIn(services), Walk(services)
-    got: dict[str, RouteHandler] = {
-        "/": api.start,
+    got: dict[str, Handler] = {
         "/export": api.export,
         "/authorize": sign_in.authorize,
         "/callback": sign_in.callback,
@@ -182,13 +181,14 @@ def _routes(services: Services) -> Routes:
         "/api/v1/catalogue": api.catalogue,
         "/healthz": _healthy,
     }
-    posted: dict[str, RouteHandler] = {"/api/v1/redeem": api.redeem, "/api/v1/bind": api.bind}
-    routes: dict[str, Mapping[str, RouteHandler]] = {
+    posted: dict[str, Handler] = {"/api/v1/redeem": api.redeem, "/api/v1/bind": api.bind}
+    routes: dict[str, Mapping[str, Handler]] = {
         **{path: {"GET": handler} for path, handler in got.items()},
         **{path: {"POST": handler} for path, handler in posted.items()},
         "/consent": {"GET": walk.consent, "POST": walk.agreed},
-        **(Ui(services, sign_in).routes() if services.settings.ui else {}),
     }
+    if services.settings.ui:
+        routes |= {"/": {"GET": api.start}, **Ui(services, sign_in).routes()}
     return {
         path: {method: _guarded(services, path, handler) for method, handler in by.items()}
         for path, by in routes.items()
@@ -218,12 +218,12 @@ async def _prepared(services: Services) -> None:
         log.warning("the front door is not ready yet", extra={"why": str(error)})
 
 
-def _guarded(services: Services, path: str, handler: RouteHandler) -> RouteHandler:
+def _guarded(services: Services, path: str, handler: Handler) -> Handler:
     """Return a handler whose refusals are answers, and which is counted."""
 
-    async def guarded(request: Request, parts: Mapping[str, str]) -> Response:
+    async def guarded(request: Request) -> Response:
         try:
-            answer = await handler(request, parts)
+            answer = await handler(request)
         except Refused as error:
             answer = answers.refused(request, error, services.frame, secure=services.secure)
         except ConfigError as error:
@@ -239,6 +239,6 @@ def _guarded(services: Services, path: str, handler: RouteHandler) -> RouteHandl
     return guarded
 
 
-async def _healthy(request: Request, parts: Mapping[str, str]) -> Response:
-    del request, parts
+async def _healthy(request: Request) -> Response:
+    del request
     return Response(200, b"ok\n")

@@ -50,7 +50,8 @@ def identity_of(
     Raises Refused where the claim of the user is missing, or the subject could be taken for one of
     another issuer.
     """
-    if first and _looks_foreign(claims.subject):
+    subject = claims.subject  # of another issuer, `space_identity` writes URL and subject
+    if first and subject.startswith(("https://", "http://")) and "|" in subject:
         raise Refused("invalid_token", "the subject of the token holds a bar", reason="sub")
     user = claims.raw.get(naming.user_claim)
     if not isinstance(user, str) or not 0 < len(user) <= _LONGEST:
@@ -60,7 +61,8 @@ def identity_of(
         )
         raise Refused("invalid_token", sentence, reason="user")
     groups = _texts(claims.raw.get(naming.groups_claim))
-    if not all(map(_is_unicode, (claims.subject, user, *groups))):
+    # JSON can hold halves of characters, which cannot be written.
+    if any("\ud800" <= one <= "\udfff" for text in (subject, user, *groups) for one in text):
         raise Refused("invalid_token", "the token holds a text that is no Unicode", reason="claims")
     return Identity(
         claims.issuer,
@@ -70,16 +72,6 @@ def identity_of(
         first,
         tuple((name, texts(claims.raw.get(name))) for name in sorted(keep)),
     )
-
-
-def _is_unicode(text: str) -> bool:
-    """Tell a text that can be written: JSON can hold halves of characters."""
-    return not any("\ud800" <= one <= "\udfff" for one in text)
-
-
-def _looks_foreign(subject: str) -> bool:
-    """Tell whether a subject could be that of another issuer, as `space_identity` writes it."""
-    return subject.startswith(("https://", "http://")) and "|" in subject
 
 
 def _texts(value: object) -> Sequence[str]:

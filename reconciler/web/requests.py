@@ -5,8 +5,8 @@ broken percent-encoding, bytes that are no text.
 """
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from math import inf
 from typing import Final, TypeAlias
@@ -20,12 +20,36 @@ Stream: TypeAlias = Callable[[], AsyncGenerator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
+class Noted(Mapping[str, str]):
+    """Headers, or the cookies of one, that note in `read` the headers that were read.
+
+    An answer may depend on each of these; caches learn them by `Vary`.
+    """
+
+    values_by_name: Mapping[str, str]
+    read: set[str]
+    header: str = ""
+
+    def __getitem__(self, name: str) -> str:
+        self.read.add(self.header or name.title())
+        return self.values_by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.read.add(self.header or "*")
+        return iter(self.values_by_name)
+
+    def __len__(self) -> int:
+        return len(self.values_by_name)
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A client's request, within the limits.
 
     A name that comes twice in `query` was refused with 400 before. `headers` have lower-case
     names. `address` is the client's, beyond trusted proxies; `id` names this request in answers,
     audit lines and the log. `secure` tells whether it came over TLS as far as this server.
+    `parts` are the names in its route's pattern, with their values.
     """
 
     method: str
@@ -37,6 +61,7 @@ class Request:
     address: str = ""
     id: str = ""
     secure: bool = False
+    parts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def wants_html(self) -> bool:
@@ -155,10 +180,8 @@ def cookies(header: str) -> Mapping[str, str]:
     return found
 
 
-Parts: TypeAlias = Mapping[str, str]
-RouteHandler: TypeAlias = Callable[[Request, Parts], Awaitable[Response]]
 # By pattern, such as `/ui/offers/{namespace}/{name}`, and by method. HEAD is a method of its own.
-Routes: TypeAlias = Mapping[str, Mapping[str, RouteHandler]]
+Routes: TypeAlias = Mapping[str, Mapping[str, Handler]]
 _NAME: Final = re.compile(r"\\\{([a-z]+)\\\}")  # in an escaped pattern
 
 
@@ -169,7 +192,7 @@ class Router:
     """
 
     def __init__(self, routes: Routes) -> None:
-        by_shape: dict[str, tuple[re.Pattern[str], Mapping[str, RouteHandler]]] = {}
+        by_shape: dict[str, tuple[re.Pattern[str], Mapping[str, Handler]]] = {}
         for pattern, methods in routes.items():
             literal = re.escape(pattern)
             if (shape := _NAME.sub("{}", literal)) in by_shape:
@@ -185,7 +208,7 @@ class Router:
             if (found := pattern.fullmatch(request.path)) is None:
                 continue
             if (handler := methods.get(request.method)) is not None:
-                return await handler(request, found.groupdict())
+                return await handler(replace(request, parts=found.groupdict()))
             allowed = (("Allow", ", ".join(sorted(methods))),)
             raise RequestRefused(405, f"{request.method} is not allowed here", headers=allowed)
         raise RequestRefused(404, "there is nothing here")

@@ -44,6 +44,7 @@ from reconciler.web.requests import (
     Buckets,
     Cookie,
     Handler,
+    Noted,
     Proxies,
     RefusalPage,
     Request,
@@ -215,11 +216,12 @@ class _Answering:
         task.add_done_callback(self._running.discard)
         connection = cast("_Protocol", raw.protocol).connection
         request, stream = Request(raw.method, "/", id=os.urandom(8).hex()), None
+        read: set[str] = set()
         try:
             if len(self._running) > self._limits.connections:  # of clients that have left, too
                 later = (("Retry-After", "1"),)
                 raise RequestRefused(503, "too busy: try again later", headers=later)
-            request = self._head(raw, request)
+            request = self._head(raw, request, read)
             connection.enter(Phase.BODY)
             request = replace(request, body=await _body_of(raw, self._limits))
             connection.enter(Phase.ANSWER)
@@ -229,6 +231,9 @@ class _Answering:
             answer = answer_of(page, refused.headers)
             if connection.phase is not Phase.ANSWER and refused.status != 429:
                 answer.force_close()  # where the next request begins may be in doubt
+        # No cache keeps other answers, and each has hosts apart; a forger learns no header's name.
+        if raw.method in ("GET", "HEAD") and (varies := sorted(read - {"Host"})):
+            answer.headers["Vary"] = ", ".join(varies)
         if self._stopping:
             answer.force_close()
         if stream is not None and raw.method != "HEAD":
@@ -245,8 +250,8 @@ class _Answering:
                 task.cancel()
             await asyncio.wait(left)
 
-    def _head(self, raw: BaseRequest, request: Request) -> Request:
-        """Return the request without its body. Raises RequestRefused."""
+    def _head(self, raw: BaseRequest, request: Request, read: set[str]) -> Request:
+        """Return the request without its body, which notes in `read`. Raises RequestRefused."""
         fields = requests.headers(raw.headers.items())
         peer = address_of(raw.remote or "") or NOWHERE
         client = self._proxies.client(peer, fields.get("x-forwarded-for", ""))
@@ -260,8 +265,8 @@ class _Answering:
             request,
             path=path,
             query=self._query(query),
-            headers=fields,
-            cookies=requests.cookies(fields.get("cookie", "")),
+            headers=Noted(fields, read),
+            cookies=Noted(requests.cookies(fields.get("cookie", "")), read, "Cookie"),
             address=str(client),
             secure=raw.secure,
         )

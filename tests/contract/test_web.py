@@ -18,14 +18,20 @@ from tests.support.web import request
 KEPT = request(close=False)
 
 
-async def defect(request, parts):
-    del parts
+async def defect(request):
     if request.query:
         return Response(200, headers=(("Location", request.query["to"]),))
     raise KeyError("a secret")
 
 
+async def chosen(request):
+    """Answer by one header, cookie or none."""
+    by = {"accept": request.headers, "a": request.cookies}.get(request.query.get("by"), {})
+    return Response(200, by.get(request.query.get("by"), "").encode())
+
+
 ROUTES = {
+    "/chosen": {"GET": chosen},
     "/": {"GET": web.hello, "POST": web.hello},
     "/offers/{name}": {"GET": web.hello, "HEAD": web.hello},
     "/defect": {"GET": defect},
@@ -65,6 +71,17 @@ async def test_what_is_answered(sent, wanted):
         assert web.status(answer) == wanted
         assert "\r\nServer:" not in answer
         assert "\r\nX-Content-Type-Options: nosniff\r\n" in answer
+
+
+@pytest.mark.parametrize(
+    ("path", "varies"), [("?by=accept", "Accept"), ("?by=a", "Cookie"), ("", "")]
+)
+@web.on_uvloop
+async def test_an_answer_names_the_headers_that_it_depends_on(path, varies):
+    sent = request(f"GET /chosen{path} HTTP/1.1", "Accept: text/html", "Cookie: a=b")
+    async with web.serving(Router(ROUTES)) as where:
+        answer = await web.answered(where, sent)
+    assert re.findall(r"\r\nVary: (.*)\r\n", answer) == [varies][: bool(varies)]
 
 
 @web.on_uvloop
@@ -154,7 +171,11 @@ async def test_what_a_handler_gets():
         await web.answered(where, sent.replace(b"Host: x\r\n", b""))
     (one,) = given
     assert (one.method, one.path, one.query, one.body) == ("POST", "/a b", {"c": "d"}, b"x")
-    assert (one.address, one.cookies, one.secure) == ("2001:db8::1", {"a": "1", "b": "2"}, False)
+    assert (one.address, dict(one.cookies), one.secure) == (
+        "2001:db8::1",
+        {"a": "1", "b": "2"},
+        False,
+    )
     assert one.headers["host"] == "y.example"
     assert re.fullmatch("[0-9a-f]{16}", one.id)
 

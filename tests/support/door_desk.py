@@ -174,7 +174,7 @@ class Desk:
 
     async def ask(
         self,
-        handler: Callable[[Request, Mapping[str, str]], Any],
+        handler: Callable[[Request], Any],
         query: Mapping[str, str] | None = None,
         *,
         headers: Mapping[str, str] = HOST,
@@ -191,7 +191,7 @@ class Desk:
             address="192.0.2.1",
             id="1",
         )
-        answer: Response = await handler(request, {})
+        answer: Response = await handler(request)
         for cookie in answer.cookies:
             self.cookies.pop(cookie.name, None)
             if cookie.age:

@@ -27,8 +27,7 @@ def on_uvloop(test):
     return run
 
 
-async def hello(request, parts):
-    del parts
+async def hello(request):
     return Response(200, f"{request.method} {request.path} {len(request.body)}\n".encode())
 
 

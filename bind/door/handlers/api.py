@@ -1,6 +1,6 @@
 """The API for CLIs and machines: a beginning, codes for spaces, and bindings by a bearer token."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Final
@@ -42,29 +42,28 @@ class Api:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def export(self, request: Request, parts: Mapping[str, str]) -> Response:
+    async def export(self, request: Request) -> Response:
         """Answer `/export`, to the byte as the original does."""
-        del request, parts
+        del request
         settings = self._services.settings
         document = wire.binding_provider(
             authorize_url=settings.authorize, pretty_name=settings.pretty_name
         )
         return Response(200, wire.text(document), "application/json")
 
-    async def start(self, request: Request, parts: Mapping[str, str]) -> Response:
-        """Answer `/`: pages for people; for CLIs, which accept no HTML, what `/export` has."""
-        if request.wants_html and self._services.settings.ui:
+    async def start(self, request: Request) -> Response:
+        """Answer `/`, where there are pages; CLIs, which accept no HTML, get that of `/export`."""
+        if request.wants_html:
             return answers.redirect("/ui/")
-        return await self.export(request, parts)
+        return await self.export(request)
 
-    async def front_door(self, request: Request, parts: Mapping[str, str]) -> Response:
+    async def front_door(self, request: Request) -> Response:
         """Answer `/.well-known/klutch-bind`: what this door can do beyond the original's."""
-        del request, parts
+        del request
         return answers.document(wire.front_door(self._services.settings))
 
-    async def redeem(self, request: Request, parts: Mapping[str, str]) -> Response:
+    async def redeem(self, request: Request) -> Response:
         """Answer POST `/api/v1/redeem`: a code becomes a space. Raises Refused."""
-        del parts
         body = document_of(request)
         text, verifier = manifest.get_text(body, "code"), manifest.get_text(body, "code_verifier")
         about = Subject()
@@ -97,9 +96,8 @@ class Api:
         agreed = wire.consent_of(offer, code.consent)
         return answers.document({"bindingResponse": response, "consent": agreed})
 
-    async def bind(self, request: Request, parts: Mapping[str, str]) -> Response:
+    async def bind(self, request: Request) -> Response:
         """Answer POST `/api/v1/bind`: a machine binds, known by its token. Raises Refused."""
-        del parts
         identity = await self._bearer(request)
         about = Subject(identity)
         try:
@@ -116,9 +114,8 @@ class Api:
         response = wire.binding_response(offers, kubeconfig=kubeconfig, identity=None)
         return answers.document(response)
 
-    async def catalogue(self, request: Request, parts: Mapping[str, str]) -> Response:
+    async def catalogue(self, request: Request) -> Response:
         """Answer `/api/v1/catalogue`: what is offered, and whether to this identity."""
-        del parts
         identity = await self._bearer(request)
         self._services.count_look(identity)
         rows: list[JSON] = []

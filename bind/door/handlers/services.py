@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from bind.door import sessions
 from bind.door.audit import Audit
@@ -25,6 +25,8 @@ from bind.door.views import Views
 from reconciler.core.refs import GroupResource
 from reconciler.outbound.http import Http
 from reconciler.web.requests import Buckets, Cookie, Request
+
+S = TypeVar("S", bound=Session)
 
 _SESSION: Final = "klutch-bind-"  # protocol-bind.md B.3
 UI_COOKIE: Final = "klutch-ui"
@@ -115,17 +117,13 @@ class Services:
 
     async def is_form_token(self, given: str, subject: str) -> bool:
         """Tell whether a form came from a page of ours, of whichever replica. Raises Refused."""
-        found = await self.ring.opened(lambda keys: keys.is_form_token(given, subject) or None)
-        return found is not None
+        known = await self.ring.opened(lambda keys: keys.is_form_token(given, subject) or None)
+        return known is not None
 
     async def session(self, request: Request, sid: str) -> Session:
         """Return the session of a browser. Raises Refused where it is missing, or another's."""
         text = request.cookies.get(f"{_SESSION}{sid}", "")
-        held = None
-        if text:
-            held = await self.ring.opened(
-                lambda keys: Session.opened(keys, sessions.SESSION, text, self.now())
-            )
+        held = await self._opened(Session, sessions.SESSION, text)
         if held is None or held.wish.sid != sid:
             sentence = "Nobody is signed in here, or not any more"
             raise Refused("invalid_token", sentence, reason="session")
@@ -136,11 +134,8 @@ class Services:
 
     async def visit(self, request: Request) -> Visit | None:
         """Return the session of a person who looks around, or None. Raises Refused."""
-        text = request.cookies.get(self.ui_cookie("").name, "")
-        if not text:
-            return None
-        return await self.ring.opened(
-            lambda keys: Visit.opened(keys, sessions.UI, text, self.now())
+        return await self._opened(
+            Visit, sessions.UI, request.cookies.get(self.ui_cookie("").name, "")
         )
 
     def ui_cookie(self, text: str) -> Cookie:
@@ -160,12 +155,16 @@ class Services:
 
     async def code(self, text: str) -> Code:
         """Return what a code holds. Raises Refused."""
-        found = await self.ring.opened(
-            lambda keys: Code.opened(keys, sessions.CODE, text, self.now())
-        )
+        found = await self._opened(Code, sessions.CODE, text)
         if found is None:
             raise Refused("invalid_request", "The code is not one of ours, or too old")
         return found
+
+    async def _opened(self, kind: type[S], purpose: sessions.Purpose, text: str) -> S | None:
+        """Return what a text holds, where it is one that this door has sealed. Raises Refused."""
+        if not text:
+            return None
+        return await self.ring.opened(lambda keys: kind.opened(keys, purpose, text, self.now()))
 
 
 def is_session_cookie(name: str) -> bool:

@@ -44,9 +44,8 @@ class SignIn:
         settings = services.settings
         self._client = Client(settings.client_id, secret=settings.client_secret)
 
-    async def authorize(self, request: Request, parts: Mapping[str, str]) -> Response:
+    async def authorize(self, request: Request) -> Response:
         """Answer `/authorize`: begin the sign-in of a CLI's session. Raises Refused."""
-        del parts
         wish = wish_of(request.query, self._services.settings.allowed_redirects)
         return await self.begin(request, wish)
 
@@ -79,9 +78,8 @@ class SignIn:
         cookie = self._cookie(login.state, login.sealed(keys), sessions.LOGIN.age)
         return answers.redirect(location, cookies=(*self._crowded_out(request, keys), cookie))
 
-    async def callback(self, request: Request, parts: Mapping[str, str]) -> Response:
+    async def callback(self, request: Request) -> Response:
         """Answer `/callback`: the browser comes back with a code."""
-        del parts
         state = request.query.get("state", "")
         try:
             session = await self._signed_in(request, state)

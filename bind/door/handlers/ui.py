@@ -19,15 +19,14 @@ from bind.door.pages import views
 from bind.door.refusals import Refused
 from bind.door.sessions import Visit, Wish
 from reconciler.blueprints import consent
-from reconciler.web.requests import Request, Response, RouteHandler
+from reconciler.web.requests import Handler, Request, Response
 
 _FRESH: Final = 60  # seconds for which a session's last use is not written anew
 _LONGEST_QUERY: Final = 200
 _AT_HOME: Final = 3  # services on the first page
 _ASSET: Final = (("Cache-Control", "public, max-age=3600"), ("X-Content-Type-Options", "nosniff"))
 
-Parts: TypeAlias = Mapping[str, str]
-_Page: TypeAlias = Callable[["_Visitor", Parts], Awaitable[Response]]
+_Page: TypeAlias = Callable[["_Visitor"], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Ui:
     def __init__(self, services: Services, sign_in: SignIn) -> None:
         self._services, self._sign_in = services, sign_in
 
-    def routes(self) -> Mapping[str, Mapping[str, RouteHandler]]:
+    def routes(self) -> Mapping[str, Mapping[str, Handler]]:
         """Return the handlers by path and method. They raise Refused."""
         offer = {"GET": self._page(self._offer), "POST": self._page(self._chosen)}
         return {
@@ -59,8 +58,7 @@ class Ui:
             "/assets/{name}": {"GET": self._asset},
         }
 
-    async def _home(self, request: Request, parts: Parts) -> Response:
-        del parts
+    async def _home(self, request: Request) -> Response:
         visit = await self._services.visit(request)
         if visit is None:
             return self._answer(views.HomeView("/ui/sign-in", frame=self._services.frame))
@@ -69,18 +67,15 @@ class Ui:
         rows = [views.OfferRow(offer, (), None, _path(offer)) for offer in offers]
         return self._answer(views.HomeView("", rows, await self._frame(visit)))
 
-    async def _begin(self, request: Request, parts: Parts) -> Response:
-        del parts
+    async def _begin(self, request: Request) -> Response:
         return await self._sign_in.begin(request, Wish())
 
-    async def _sign_out(self, visitor: _Visitor, parts: Parts) -> Response:
-        del parts
+    async def _sign_out(self, visitor: _Visitor) -> Response:
         await self._form(visitor, _SIGN_OUT)
         self._services.audit.note("sign-out", visitor.request, Subject(visitor.visit.identity))
         return answers.redirect("/ui/", status=303, cookies=(self._services.ui_cookie(""),))
 
-    async def _catalogue(self, visitor: _Visitor, parts: Parts) -> Response:
-        del parts
+    async def _catalogue(self, visitor: _Visitor) -> Response:
         self._services.count_look(visitor.visit.identity)
         query = visitor.request.query.get("q", "").strip()[:_LONGEST_QUERY]
         offers = await self._services.views().offers()
@@ -95,13 +90,13 @@ class Ui:
         may_bind = await self._services.authorizer.may_bind(visit.identity, offer)
         return views.OfferRow(offer, asks, may_bind, _path(offer))
 
-    async def _offer(self, visitor: _Visitor, parts: Parts) -> Response:
-        offer = await self._found(parts)
+    async def _offer(self, visitor: _Visitor) -> Response:
+        offer = await self._found(visitor)
         return self._answer(await self._view(visitor, offer))
 
-    async def _chosen(self, visitor: _Visitor, parts: Parts) -> Response:
+    async def _chosen(self, visitor: _Visitor) -> Response:
         """Answer how an offer is bound with the choices of the form. Nothing is made."""
-        offer = await self._found(parts)
+        offer = await self._found(visitor)
         form = await self._form(visitor, _path(offer))
         chosen = places_of(form.get("claim", []), len(offer.claims))
         view = replace(await self._view(visitor, offer), chosen=chosen)
@@ -123,16 +118,16 @@ class Ui:
             frame=replace(visitor.frame, here="catalogue"),
         )
 
-    async def _found(self, parts: Parts) -> Offer:
+    async def _found(self, visitor: _Visitor) -> Offer:
         """Return the offer that a path names. Raises Refused."""
+        parts = visitor.request.parts
         place = parts["namespace"], parts["name"]
         for offer in await self._services.views().offers():
             if (offer.namespace, offer.name) == place:
                 return offer
         raise Refused("not_found", "There is no such offer", reason="template")
 
-    async def _bindings(self, visitor: _Visitor, parts: Parts) -> Response:
-        del parts
+    async def _bindings(self, visitor: _Visitor) -> Response:
         everybody, bound = await self._seen(visitor)
         view = views.BindingsView(
             [self._shown(visitor, one) for one in bound],
@@ -141,10 +136,10 @@ class Ui:
         )
         return self._answer(view)
 
-    async def _binding(self, visitor: _Visitor, parts: Parts) -> Response:
+    async def _binding(self, visitor: _Visitor) -> Response:
         _, bound = await self._seen(visitor)
         for one in bound:
-            if one.space == parts["space"]:
+            if one.space == visitor.request.parts["space"]:
                 frame = replace(visitor.frame, here="bindings")
                 view = views.BindingView(self._shown(visitor, one), choices.unbind(one), frame)
                 return self._answer(view)
@@ -164,21 +159,20 @@ class Ui:
         spaces = self._services.spaces
         return everybody, spaces.all() if everybody else spaces.existing(identity)
 
-    async def _asset(self, request: Request, parts: Parts) -> Response:
-        del request
-        found = views.ASSETS.get(parts["name"])
+    async def _asset(self, request: Request) -> Response:
+        found = views.ASSETS.get(request.parts["name"])
         if found is None:
             raise Refused("not_found", "There is nothing here")
         return Response(200, found.body, found.content_type, _ASSET)
 
-    def _page(self, page: _Page) -> RouteHandler:
+    def _page(self, page: _Page) -> Handler:
         """Return the handler of a page for signed-in people; others are sent to the start."""
 
-        async def handler(request: Request, parts: Parts) -> Response:
+        async def handler(request: Request) -> Response:
             visit = await self._services.visit(request)
             if visit is None:
                 return answers.redirect("/ui/", status=303)
-            answer = await page(_Visitor(request, visit, await self._frame(visit)), parts)
+            answer = await page(_Visitor(request, visit, await self._frame(visit)))
             now = self._services.now()
             if answer.cookies or now - visit.seen < _FRESH:
                 return answer

@@ -30,9 +30,8 @@ class Walk:
     def __init__(self, services: Services, random: Callable[[int], bytes] = os.urandom) -> None:
         self._services, self._random = services, random
 
-    async def resources(self, request: Request, parts: Mapping[str, str]) -> Response:
+    async def resources(self, request: Request) -> Response:
         """Answer `/resources`: a card for each resource. Raises Refused."""
-        del parts
         sid = request.query.get("s", "")
         try:
             session = await self._services.session(request, sid)
@@ -53,9 +52,8 @@ class Walk:
         )
         return self._page(view)
 
-    async def bind(self, request: Request, parts: Mapping[str, str]) -> Response:
+    async def bind(self, request: Request) -> Response:
         """Answer `/bind`: make the space, and send the CLI what it needs. Raises Refused."""
-        del parts
         _require_own_site(request)
         session, offer = await self._chosen(request)
         about = Subject(session.identity, session.wish.cid, offer.resource.name)
@@ -77,16 +75,14 @@ class Walk:
         location = answers.with_query(session.wish.target, response=wire.encoded(response))
         return answers.redirect(location, headers=answers.NO_CACHE)
 
-    async def consent(self, request: Request, parts: Mapping[str, str]) -> Response:
+    async def consent(self, request: Request) -> Response:
         """Answer GET `/consent`: what the service asks for. Raises Refused."""
-        del parts
         session, offer = await self._chosen(request)
         _require_challenge(session)
         return await self._asked(session, offer)
 
-    async def agreed(self, request: Request, parts: Mapping[str, str]) -> Response:
+    async def agreed(self, request: Request) -> Response:
         """Answer POST `/consent`: what was accepted goes to the CLI. Raises Refused."""
-        del parts
         form = form_of(request)
         session, offer = await self._chosen(request)
         _require_challenge(session)

@@ -43,11 +43,6 @@ _RESULTS: Final = {
 }
 
 
-def _short(text: str, most: int = 60) -> Markup:
-    """Return the beginning of a name, for a table."""
-    return templates.foreign(" ".join(text.split()), most)
-
-
 # How templates show the values of a state.
 _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "age": age,
@@ -59,7 +54,7 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "row": partial(plan_rows.row, steps=True),
     "sentences": lambda parts: ". ".join(filter(None, parts)),
     "shape": _SHAPES.__getitem__,
-    "short": _short,
+    "short": lambda text, most=60: templates.foreign(" ".join(text.split()), most),
     "time": format_time,
     "unit_path": unit_path,
     "units": lambda count: plural(count, "unit"),

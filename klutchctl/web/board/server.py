@@ -8,7 +8,7 @@ Anywhere else a proxy that authenticates has to stand in front.
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
@@ -35,12 +35,11 @@ from reconciler.reports.why import Provenance
 from reconciler.watch.loop import States
 from reconciler.web.connections import Limits
 from reconciler.web.requests import (
-    Parts,
+    Handler,
     Proxies,
     Request,
     RequestRefused,
     Response,
-    RouteHandler,
     Router,
     plain,
 )
@@ -64,7 +63,7 @@ _FRESH: Final = (*_HEADERS, ("Cache-Control", "no-store"))
 _LASTING: Final = (*_HEADERS, ("Cache-Control", "max-age=300"))
 _PAGES: Final = frozenset({400, 404})  # refusals that people see
 
-Make = Callable[[Index, Parts, Query, datetime], Page | None]
+Make = Callable[[Index, Mapping[str, str], Query, datetime], Page | None]
 
 
 @asynccontextmanager
@@ -121,9 +120,9 @@ class _Site:
     # Of 100,000 units it takes a second of the whole process: once for each version.
     documents: Made = field(default_factory=lambda: Made(time.monotonic, inf))
 
-    def routes(self) -> dict[str, dict[str, RouteHandler]]:
+    def routes(self) -> dict[str, dict[str, Handler]]:
         """Return the handler of each path, for GET and HEAD alone."""
-        handlers: dict[str, RouteHandler] = {
+        handlers: dict[str, Handler] = {
             "/": self._page(lambda index, _, query, now: overview(index, query, now)),
             "/clusters/{cluster}": self._page(
                 lambda index, parts, query, now: cluster(index, parts["cluster"], query, now)
@@ -144,13 +143,13 @@ class _Site:
         page = refusal(self.newest.index, status, sentence, self.now())
         return Response(status, rendering.html(page).encode(), _HTML, _FRESH)
 
-    def _page(self, make: Make) -> RouteHandler:
-        async def handler(request: Request, parts: Parts) -> Response:
+    def _page(self, make: Make) -> Handler:
+        async def handler(request: Request) -> Response:
             index, query = self.newest.index, _query(request)
             only = request.headers.get(_PART) == "live"
 
             def rendered() -> bytes:
-                page = make(index, parts, query, self.now())
+                page = make(index, request.parts, query, self.now())
                 if page is None:
                     return b""
                 return (rendering.fragment if only else rendering.html)(page).encode()
@@ -164,13 +163,14 @@ class _Site:
 
         return handler
 
-    def _unit(self, index: Index, parts: Parts, query: Query, now: datetime) -> Page | None:
+    def _unit(
+        self, index: Index, parts: Mapping[str, str], query: Query, now: datetime
+    ) -> Page | None:
         del query
         key = parts["cluster"], parts["unit"]
         return unit(index, *key, now, explain=self.explain, docs=self.docs)
 
-    async def _document(self, request: Request, parts: Parts) -> Response:
-        del parts
+    async def _document(self, request: Request) -> Response:
         index = self.newest.index
 
         def written() -> bytes:
@@ -179,8 +179,8 @@ class _Site:
         body = await self.documents.get(index.version, "", written, request.address)
         return Response(200, body, "application/json", _FRESH)
 
-    async def _events(self, request: Request, parts: Parts) -> Response:
-        del request, parts
+    async def _events(self, request: Request) -> Response:
+        del request
         if self.newest.full:
             raise RequestRefused(503, "too many follow already: reload the page now and then")
         stream = self.newest.session
@@ -194,9 +194,8 @@ def _query(request: Request) -> Query:
         raise RequestRefused(400, f"{error}.") from None
 
 
-async def _asset(request: Request, parts: Parts) -> Response:
-    del request
-    asset = rendering.ASSETS.get(parts["name"])
+async def _asset(request: Request) -> Response:
+    asset = rendering.ASSETS.get(request.parts["name"])
     if asset is None:
         raise RequestRefused(404, "there is nothing here")
     return Response(200, asset.body, asset.content_type, _LASTING)

@@ -15,7 +15,7 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.tls import TlsFiles
 from reconciler.web.connections import Limits
-from reconciler.web.requests import Parts, Request, RequestRefused, Response, Router, plain
+from reconciler.web.requests import Request, RequestRefused, Response, Router, plain
 from reconciler.web.serve import Listening, served
 
 _log = logging.getLogger(__name__)
@@ -66,9 +66,9 @@ class _Receiver:
         self._look, self._clock, self._counted = look, clock, counted
         self._deliveries = Deliveries()
 
-    async def receive(self, request: Request, parts: Parts) -> Response:
+    async def receive(self, request: Request) -> Response:
         """Answer one. Raises RequestRefused."""
-        name = parts["name"]
+        name = request.parts["name"]
         verdict = await self._verdict(name, request)
         match verdict:
             case decide.Refused(status):

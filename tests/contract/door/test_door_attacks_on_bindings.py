@@ -142,11 +142,6 @@ class TestCodes:
                 assert reply.document["kind"] == "Error"
 
 
-def identity(provider, cli):
-    """Return the annotation of the space of whom a CLI signs in."""
-    return f"{provider.user.subject}#{cli.c}"
-
-
 class TestOwners:
     async def machine(self, backend, door, token, offer, cid):
         wish = {"clusterID": cid, "resources": [wire(offer)], "dryRun": False}
@@ -182,7 +177,7 @@ class TestOwners:
     async def test_provider_exchanged(self, backend, door, provider, other, offer):
         cli = Cli()
         await backend.bound(door, offer, cli)
-        (space,) = await backend.spaces(identity(provider, cli))
+        (space,) = await backend.spaces(f"{provider.user.subject}#{cli.c}")
         other.sign_in_as(provider.user.subject, groups=["team-a"])
         exchanged = await backend.start(issuer=other.issuer)
         browser = backend.client()

@@ -106,6 +106,17 @@ async def test_discovery_is_the_captured_document(plain, browser, path):
     found = {"authorize_url": "https://bind.example.org/authorize", "pretty_name": "Shop Inc"}
     assert reply.body == text_of(binding_provider(**found))
     assert '"providerPrettyName":"Shop Inc"' in reply.text
+    assert reply.headers.get("Vary") == ("Accept" if path == "/" else None)
+
+
+async def test_a_door_without_pages_has_no_beginning(backend, browser):
+    door = await backend.start("--ui=false")
+    for path in ("/", "/ui/", "/ui/catalogue", "/assets/door.css"):
+        for accept in ("text/html", "application/json"):
+            reply = await browser.get(door.port, path, Accept=accept)
+            assert (reply.status, reply.headers.get("Location")) == (404, None)
+            assert reply.headers["Vary"] == "Accept"
+    assert (await browser.get(door.port, "/export")).status == 200
 
 
 async def test_the_captured_walk(backend, app_cluster, plain, provider, browser, offer):

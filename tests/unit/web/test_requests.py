@@ -172,8 +172,8 @@ def test_a_header_is_one_header(value):
 
 
 def named(name):
-    async def handler(request, parts):
-        return Response(200, f"{name} {dict(parts)}".encode())
+    async def handler(request):
+        return Response(200, f"{name} {dict(request.parts)}".encode())
 
     return handler
 
