@@ -4,6 +4,7 @@ The person at a browser is `tests.support.keycloak`.
 """
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -18,7 +19,7 @@ from klutchctl.sandbox import processes
 from klutchctl.sandbox.addons import keycloak_distribution as distribution
 from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
-from tests.support import books
+from tests.support import books, helm
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -50,7 +51,21 @@ def script(book):
                 yield f"[ $? -eq {code} ] || {{ echo FAILED: {shlex.quote(command)} >&2; exit 1; }}"
 
 
+def first_hour():
+    """Return the page of the first hour up to the first row, but for what a sandbox needs not.
+
+    It has no nodes, which would fetch images, and offers the services of the example.
+    """
+    page = books.text(HOUR).partition("## 7.")[0]
+    found = re.findall(r"```sh\n(.*?)```|in place of Pods first: `(.*?)`", page, re.DOTALL)
+    shown = ["".join(one) for one in found]
+    return "\n".join(["set -e", *(one for one in shown if not re.search("make |kind: API", one))])
+
+
+HOUR = "klutchctl/docs/start/production.md"
 SCRIPTS = {book: "\n".join(lines) for book in books.BOOKS if (lines := [*script(book)])}
+SCRIPTS[HOUR] = first_hour()
+LONG = [pytest.mark.soak, pytest.mark.skipif(bool(LEFT_OUT & CLIENTS), reason="needs clients")]
 
 
 @pytest.fixture
@@ -66,13 +81,17 @@ def home(tmp_path, programs):
     kept = ("KUBEBUILDER_ASSETS", "JAVA_HOME", "GOGC", "GOMEMLIMIT", processes.PORTS_VARIABLE)
     environ |= {name: os.environ[name] for name in kept if name in os.environ}
     yield environ
-    for name in ("default", "foundry", "door"):
+    for name in ("default", "foundry", "door", "hour"):
         command = ["klutchctl", "sandbox", "down", "--delete", "--name", name]
         subprocess.run(command, env=environ, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("book", SCRIPTS)
+@pytest.mark.parametrize(
+    "book", [pytest.param(one, marks=LONG if one == HOUR else []) for one in SCRIPTS]
+)
 def test_every_command_runs(book, home):
+    if "helm " in SCRIPTS[book]:
+        home["PATH"] += f"{os.pathsep}{helm.program().parent}"
     assert SCRIPTS[book].count("klutchctl ") >= 3
     with subprocess.Popen(
         ["bash", "-c", SCRIPTS[book]],
@@ -90,9 +109,10 @@ def test_every_command_runs(book, home):
                 with suppress(ProcessLookupError):
                     os.killpg(shell.pid, signal.SIGKILL)
     assert shell.returncode == 0, output
+    assert book != HOUR or "\n a bicycle\n" in output
 
 
 def test_the_books_that_show_a_way_are_run():
-    pages = ("first-fleet", "front-door", "sandbox")
+    pages = ("first-fleet", "front-door", "production", "sandbox")
     start = {f"klutchctl/docs/start/{page}.md" for page in pages}
     assert {*SCRIPTS} == {"fleet-example/README.md", *start}
