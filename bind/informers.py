@@ -92,7 +92,11 @@ class Informers:
             refs.COMPOSITE_DEFINITION, {NAME: _name}, metadata_only=True, optional=True
         )
         self._crds = Bodies(self.cluster, self.crds)
-        of_namespaces = {NAME: _name, HOME: _home, SPACE: _home_space}
+        of_namespaces = {
+            NAME: _name,
+            HOME: _home,
+            SPACE: lambda one: [home.namespace for home in _home(one)],
+        }
         self.namespaces = self._view(
             refs.NAMESPACE,
             of_namespaces | ({SUBJECT: _subject} if door else {}),
@@ -252,10 +256,6 @@ def _home(namespace: Manifest) -> Iterable[ObjectKey]:
 def _subject(namespace: Manifest) -> Iterable[str]:
     owner = bounds.owner_of(manifest.annotations_of(namespace).get(keys.IDENTITY, ""))
     return [owner] if owner else []
-
-
-def _home_space(namespace: Manifest) -> Iterable[str]:
-    return [home.namespace for home in _home(namespace)]
 
 
 def _targets(mapping: Manifest) -> Iterable[str]:

@@ -146,7 +146,7 @@ def _write(folder: Path, texts: Mapping[str, str]) -> None:
     from reconciler.core.errors import ConfigError
     from reconciler.fleet.files import ENTRY_NAMES
 
-    taken = [one for one in sorted({*texts, *ENTRY_NAMES}) if _exists(folder / one)]
+    taken = [one for one in sorted({*texts, *ENTRY_NAMES}) if os.path.lexists(folder / one)]
     if taken:
         raise ConfigError(
             f"already there: {', '.join(taken)}",
@@ -157,10 +157,6 @@ def _write(folder: Path, texts: Mapping[str, str]) -> None:
         target = folder / relative
         files.write_new(target, text.encode())
         typer.echo(f"Wrote {target}")
-
-
-def _exists(path: Path) -> bool:
-    return path.exists() or path.is_symlink()
 
 
 class Document(StrEnum):

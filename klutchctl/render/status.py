@@ -73,7 +73,9 @@ def _rows(board: Board) -> Iterator[_Row]:
     """Yield a row for every unit, and for every cluster that has none."""
     reasons = {one.name: one.reason for one in board.unread}
     for cluster in board.clusters:
-        whole = _beyond(cluster.message, reasons.get(cluster.name, ""))
+        whole = cluster.message  # but for what the table of unread clusters has
+        if reason := reasons.get(cluster.name, ""):
+            whole = whole.removeprefix(reason).removeprefix("; ")
         for unit in cluster.units:
             yield _unit_row(cluster, unit, board.time, whole)
             whole = ""  # once is enough
@@ -81,11 +83,6 @@ def _rows(board: Board) -> Iterator[_Row]:
             why = whole or ("" if cluster.message else "nothing is bound here")
             since = age(cluster.since, board.time)
             yield _row(cluster, "", "", cluster.state, since, why)
-
-
-def _beyond(message: str, reason: str) -> str:
-    """Return the part of a message that the table of unread clusters lacks."""
-    return message.removeprefix(reason).removeprefix("; ") if reason else message
 
 
 def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime, whole: str) -> _Row:

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -153,7 +154,7 @@ def start(server: Server, program: Path) -> None:
         environment = {**marked(server.identity, server.digest), **server.launch.environment}
         command = (*launcher(server.launch.folder, server.launch.owner), *command)
     try:
-        with open(server.log, "ab", opener=_private) as log:
+        with open(server.log, "ab", opener=partial(os.open, mode=0o600)) as log:
             child = subprocess.Popen(
                 command,
                 env=environment,
@@ -168,11 +169,6 @@ def start(server: Server, program: Path) -> None:
             hint=f"If the file is damaged, delete {program.parent} and run the command again",
         ) from error
     _children[child.pid] = child
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that only this user may read."""
-    return os.open(path, flags, 0o600)
 
 
 def marked(identity: str, digest: str = "") -> Mapping[str, str]:

@@ -255,7 +255,7 @@ def _in_use(seen: Seen) -> Decision:
 def _deleted(seen: Seen) -> Decision:
     if seen.crd is not None and _is_ours(seen.crd, seen.binding):
         return _crd_goes(seen.crd)
-    ours = [(kind, one) for kind, one in seen.copied if _is_providers(one)]
+    ours = [one for one in seen.copied if copies.owner_of(one[1]) == keys.OWNER_PROVIDER]
     leaving = [
         deletion(APP_CLUSTER, kind, one) for kind, one in ours if not manifest.is_deleting(one)
     ]
@@ -281,10 +281,6 @@ def _is_ours(crd: Manifest, binding: Manifest) -> bool:
     """
     owners = {manifest.get_text(reference, "uid") for reference in api.binding_references(crd)}
     return owners == {manifest.uid_of(binding)} if owners else api.is_from_konnector(crd)
-
-
-def _is_providers(live: Manifest) -> bool:
-    return copies.owner_of(live) == keys.OWNER_PROVIDER
 
 
 def bound_copies(seen: Seen) -> list[Held]:

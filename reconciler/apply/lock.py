@@ -64,7 +64,7 @@ class Lock:
             await self._take(break_it=break_it)
             renewing = asyncio.create_task(self._keep(fence))
             try:
-                with fence.checking(self._lapsed):
+                with fence.checking(lambda: self._lease.loss):
                     yield
             finally:
                 renewing.cancel()
@@ -75,9 +75,6 @@ class Lock:
     async def _keep(self, fence: WriteFence) -> None:
         await self._lease.keep()
         fence.lose_lock(self._lease.loss)
-
-    def _lapsed(self) -> str:
-        return self._lease.loss if self._lease.lapsed else ""
 
     async def _take(self, *, break_it: bool) -> None:
         for pause in RETRY_PAUSES:

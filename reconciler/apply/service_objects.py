@@ -192,7 +192,8 @@ async def delete_copied_secrets(
             unread.append(namespace)
             continue
         for secret in found.items:
-            if _is_copy(secret) and not _is_claimed(claims, namespace, m.name_of(secret)):
+            is_copy = m.annotations_of(secret).get(keys.RESOURCE_OWNER) == keys.OWNER_PROVIDER
+            if is_copy and not _is_claimed(claims, namespace, m.name_of(secret)):
                 await _remove(app, namespace, secret)
     if not unread:
         return ""
@@ -242,10 +243,6 @@ async def _remove(app: ClusterWriter, namespace: str, secret: Manifest) -> None:
         await app.delete(ref, uid=m.uid_of(secret), propagation=Propagation.BACKGROUND)
     except Stale:  # deleted and created again by another: that one is not ours
         return
-
-
-def _is_copy(secret: Manifest) -> bool:
-    return m.annotations_of(secret).get(keys.RESOURCE_OWNER) == keys.OWNER_PROVIDER
 
 
 def _down(binding: Manifest) -> Iterator[Manifest]:

@@ -125,7 +125,9 @@ class StepRunner:
             export = await plane.read(step.ref)
             if binding is None and (export is None or api.reports_end_of_sync(export)):
                 return ""
-            beat = api.heartbeat_of(await plane.read(self._heart(step)))
+            space, name = step.ref.namespace, names.CLUSTER_BINDING
+            heart = Ref(step.ref.cluster, api.CLUSTER_BINDING, space, name)
+            beat = api.heartbeat_of(await plane.read(heart))
             if binding is None and beat is None and api.connected_of(export) is None:
                 return ""  # no konnector has ever come to this space
             liveness = api.liveness(beat, self.options.now(), timeout=api.SILENCE)
@@ -143,9 +145,6 @@ class StepRunner:
                 f"{self._time} that it syncs {step.ref.name} no longer; the next run "
                 "goes on, --force skips the proof"
             )
-
-    def _heart(self, step: Step) -> Ref:
-        return Ref(step.ref.cluster, api.CLUSTER_BINDING, step.ref.namespace, names.CLUSTER_BINDING)
 
     def _binding(self) -> Ref:
         place = "" if self._placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE

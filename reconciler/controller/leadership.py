@@ -74,7 +74,7 @@ class Leadership:
         fields = {"lease": str(self._lease.ref), "holder": self._lease.holder}
         log.info("this process leads", extra=fields)
         self._metrics.leading(self._lease.ref.name, leads=True)
-        with self._fence.checking(self._lapsed):
+        with self._fence.checking(lambda: self._lease.loss):
             keeping = asyncio.create_task(self._keep())
             working = asyncio.create_task(work())
             try:
@@ -107,9 +107,6 @@ class Leadership:
     async def _keep(self) -> None:
         await self._lease.keep()
         self._fence.lose_lock(self._lease.loss)
-
-    def _lapsed(self) -> str:
-        return self._lease.loss if self._lease.lapsed else ""
 
     async def _acquire(self) -> None:
         warned = False

@@ -112,7 +112,9 @@ class Lease:
 
     @property
     def loss(self) -> str:
-        """Why it is ours no more, once that is so."""
+        """Why it is ours no more; "" while it is."""
+        if not self.lapsed:
+            return ""
         if self._hold.taken:
             return f"{self.ref}: another holder took it over"
         return f"{self.ref}: not renewed for {self.times.deadline:g} s: {self._hold.why}"

@@ -80,11 +80,9 @@ def units_by_cluster(fleet: Fleet) -> Mapping[str, Sequence[Unit]]:
     grouped: dict[str, list[Unit]] = {}
     for key, unit in fleet.units.items():
         grouped.setdefault(key.cluster, []).append(unit)
-    return {name: sorted(grouped[name], key=_place) for name in sorted(grouped)}
-
-
-def _place(unit: Unit) -> tuple[str, str]:
-    return unit.key.group, unit.key.resource
+    for units in grouped.values():
+        units.sort(key=lambda one: (one.key.group, one.key.resource))
+    return dict(sorted(grouped.items()))
 
 
 def _of_cluster(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> list[Wanted]:

@@ -77,7 +77,9 @@ async def observed(
         }
     )
     asleep = {
-        cluster.name: _asleep(cluster.suspended)
+        cluster.name: Unavailable(
+            f"suspended: {cluster.suspended}", "Remove spec.suspend from its document to go on"
+        )
         for cluster in chosen
         if cluster.suspended is not None
     }
@@ -243,11 +245,6 @@ def _with_those_behind(
 async def _all(verdicts: Mapping[str, Awaitable[Verdict]]) -> dict[str, Verdict]:
     found = await asyncio.gather(*verdicts.values())
     return dict(zip(verdicts, found, strict=True))
-
-
-def _asleep(reason: str) -> Unavailable:
-    """Return the verdict on a suspended cluster, which is not read."""
-    return Unavailable(f"suspended: {reason}", "Remove spec.suspend from its document to go on")
 
 
 def behind(control_plane: str, why: Unavailable) -> Unavailable:

@@ -75,7 +75,8 @@ def prunes(site: Site) -> tuple[Prune, ...]:
         ref = index.ref(kind, live)
         policy = letting_go.get(name) or _policy(live)
         steps = tuple(_release(site, key, ref))
-        found[key] = Prune(key, _subject(live, name), ref, live, policy, steps, policy, site.home)
+        subject = labels_of(live).get(keys.BINDING) or name
+        found[key] = Prune(key, subject, ref, live, policy, steps, policy, site.home)
     return tuple(found[key] for key in sorted(found))
 
 
@@ -146,12 +147,13 @@ def left_alone(site: Site, unmanaged: Iterable[str]) -> set[str]:
 
 def change_of(site: Site, prune: Prune, *, in_use: int | None = None) -> Change:
     """Return the line for one unit that left. `in_use` counts its instances, None = not asked."""
+    stay = "stays" if in_use == 1 else "stay"
     change = Change(
         cluster=prune.key.cluster,
         subject=prune.subject,
         ref=prune.ref,
         action=Action.RELEASE,
-        reason=f"not in the files: {_instances(in_use)} {_stay(in_use)}, sync stops",
+        reason=f"not in the files: {_instances(in_use)} {stay}, sync stops",
         unit=prune.key,
         before=before_digest(prune.live, {}),
         uid=uid_of(prune.live),
@@ -183,10 +185,6 @@ def unit_of(cluster: str, name: str) -> UnitKey:
     return UnitKey(cluster, group, resource)
 
 
-def _subject(live: Manifest, name: str) -> str:
-    return labels_of(live).get(keys.BINDING) or name
-
-
 def _policy(live: Manifest) -> DeletionPolicy:
     """Return what to do with a unit that left: what its binding says, else Release."""
     annotated = annotations_of(live).get(keys.DELETION_POLICY, "")
@@ -197,10 +195,6 @@ def _instances(count: int | None) -> str:
     if count is None:
         return "its instances"
     return "1 instance" if count == 1 else f"{count} instances"
-
-
-def _stay(count: int | None) -> str:
-    return "stays" if count == 1 else "stay"
 
 
 def _release(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:

@@ -366,7 +366,7 @@ def belongs(loaded: Loaded, path: str) -> bool:
 def place(loaded: Loaded, file: str) -> str | None:
     """Return a path that ends in `file` and belongs to the fleet, among Bindings if it may be."""
     folders = [include.rpartition("/")[0].split("/") for include in _includes(loaded)]
-    literal = {"/".join(takewhile(_is_literal, folder)) for folder in folders}
+    literal = {"/".join(takewhile(lambda one: not {*one} & {*"*?["}, folder)) for folder in folders}
     paths = [f"{folder}/{file}" if folder else file for folder in sorted(literal)]
     fitting = [path for path in paths if belongs(loaded, path)]
     return min(fitting, key=lambda path: (not path.startswith(_BINDINGS), path), default=None)
@@ -374,7 +374,3 @@ def place(loaded: Loaded, file: str) -> str | None:
 
 def _includes(loaded: Loaded) -> list[str]:
     return [include.glob for include in loaded.repository.fleet.model.spec.include]
-
-
-def _is_literal(segment: str) -> bool:
-    return not set(segment) & set("*?[")

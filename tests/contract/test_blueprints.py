@@ -157,12 +157,10 @@ async def test_one_that_is_given_all_rights_is_no_longer_confined(control_plane,
     body = server_side_apply.body(live, full.stated, whole=full.manifest, manager=keys.MANAGER_CLI)
     live = await cluster.apply(body, DEPLOYMENT, manager=keys.MANAGER_CLI, force=True)
     assert differences(live, full.stated, whole=full.manifest) == ()
-    made = await cluster.create(alone(full.manifest), DEPLOYMENT, manager=keys.MANAGER_CLI)
+    made = await cluster.create(
+        put(full.manifest, "another", "metadata", "name"), DEPLOYMENT, manager=keys.MANAGER_CLI
+    )
     assert get(live, "spec") == get(made, "spec")
-
-
-def alone(manifest):
-    return put(manifest, "another", "metadata", "name")
 
 
 def konnector_of(spec, namespace):

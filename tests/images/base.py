@@ -100,7 +100,7 @@ def bootstrap(target: Path, mirror: str) -> None:
 def select(whole: Path, target: Path, chosen: Collection[str]) -> None:
     """Write the tar of some packages and of what they need, out of the tar of all."""
     with tarfile.open(whole) as source:
-        members = {_plain(one.name): one for one in source.getmembers()}
+        members = {one.name.removeprefix("./").rstrip("/"): one for one in source.getmembers()}
         installed = packages(_text(source, members[_STATUS]))
         wanted = closure(installed, chosen)
         paths = {*_MADE, *_files(source, members, wanted), *(_AWK if "mawk" in wanted else ())}
@@ -167,10 +167,6 @@ def _files(
 
 def _merged(path: str) -> str:
     return f"usr/{path}" if path.partition("/")[0] in _MERGED and "/" in path else path
-
-
-def _plain(name: str) -> str:
-    return name.removeprefix("./").rstrip("/")
 
 
 def _text(source: tarfile.TarFile, member: tarfile.TarInfo) -> str:

@@ -40,10 +40,6 @@ def copy_of(scene):
     return Ref(scene.app.name, SECRET, names.KLUTCH_NAMESPACE, name)
 
 
-def token_of(scene):
-    return Ref(scene.plane.name, SECRET, scene.space, names.BINDER)
-
-
 async def kubeconfig(scene):
     live = await scene.at(copy_of(scene))
     return base64.b64decode(get_text(live, "data", "kubeconfig")).decode()
@@ -69,7 +65,8 @@ async def reports(scene, cause):
 
 async def revoke(scene, wires, *kinds):
     """Delete the token in the binding space, with its account or without."""
-    token = base64.b64decode(get_text(await scene.at(token_of(scene)), "data", "token")).decode()
+    ref = Ref(scene.plane.name, SECRET, scene.space, names.BINDER)
+    token = base64.b64decode(get_text(await scene.at(ref), "data", "token")).decode()
     for kind in kinds:
         ref = Ref(scene.plane.name, kind, scene.space, names.BINDER)
         await removal.remove(scene.plane.cluster, ref)

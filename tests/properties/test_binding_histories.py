@@ -170,10 +170,6 @@ def seldom(it: Story) -> None:
         happens(it)
 
 
-def shown(it: Story) -> str:
-    return "\n".join(it.steps[-60:])
-
-
 @pytest.mark.parametrize("part", range(4))
 def test_no_binding_is_forgotten_and_secrets_log_in(part: int, pytestconfig: pytest.Config) -> None:
     soaks = pytestconfig.getoption("--hypothesis-profile") == "soak"
@@ -187,7 +183,8 @@ def test_no_binding_is_forgotten_and_secrets_log_in(part: int, pytestconfig: pyt
                 it.run(minutes=it.chance.choice([0, 1, 10, 100]))
             end_well(it, is_deleted=it.chance.random() < 0.5)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{shown(it)}") from error
+            steps = "\n".join(it.steps[-60:])
+            raise AssertionError(f"{error}\n{steps}") from error
 
 
 def end_well(it: Story, *, is_deleted: bool) -> None:

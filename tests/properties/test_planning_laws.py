@@ -45,12 +45,8 @@ def fleet(units, mode, clusters=CLUSTERS):
     return fleet_of(fleet=fleet_texts.one_file(*documents(units, mode, clusters)))
 
 
-def world():
-    return World(control_plane=offering(*NAMES), clusters={name: [] for name in CLUSTERS})
-
-
 def applied(units, mode):
-    here = world()
+    here = World(control_plane=offering(*NAMES), clusters={name: [] for name in CLUSTERS})
     here.apply(here.plan(fleet(units, mode)))
     return here
 

@@ -83,7 +83,7 @@ class Claims:
                 await self._execute(key, view, part)
             self._calls.forget(key)
             return timedelta()
-        if _is_over(view):
+        if view.live is None and not (view.records or view.others or view.bindings):
             self._forget(key)
             self._metrics.held(view.kind.broker, key, is_held=False)
             return None
@@ -254,11 +254,6 @@ class Claims:
         ref = Ref(binding.cluster, SECRET, manifest.namespace_of(binding.live), name)
         live = await self._informers.cluster.get(ref)
         return replace(binding, secret=HeldSecret(live))
-
-
-def _is_over(view: InstanceView) -> bool:
-    """Tell whether nothing is left of an instance, at its place and at the broker."""
-    return view.live is None and not (view.records or view.others or view.bindings)
 
 
 def _records_made(decision: Decision) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Informers of the kinds of provider-anynines, and their indexes."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from bind.osb.dataservices import managed
@@ -34,7 +33,10 @@ class Informers(Views):
         self.instances = self._kept(
             Informer(cluster, managed.SERVICE_INSTANCE, indexes=common | itself)
         )
-        of: dict[str, Index] = {SOURCE: _source, INSTANCE: lambda live: [instance_at(live)]}
+        of: dict[str, Index] = {
+            SOURCE: lambda live: [managed.composed_for(live)._replace(name=source_name(live))],
+            INSTANCE: lambda live: [instance_at(live)],
+        }
         related = common | of
         self.bindings = self._kept(Informer(cluster, managed.SERVICE_BINDING, indexes=related))
         self.backups = self._kept(Informer(cluster, managed.BACKUP, indexes=related))
@@ -63,10 +65,6 @@ class Informers(Views):
 def source_name(live: Manifest) -> str:
     wanted = manifest.get_map(live, "spec", "forProvider")
     return manifest.get_text(wanted, "instanceName") or manifest.get_text(wanted, "backupName")
-
-
-def _source(live: Manifest) -> Iterable[ObjectKey]:
-    return [managed.composed_for(live)._replace(name=source_name(live))]
 
 
 def instance_at(live: Manifest) -> str:

@@ -81,13 +81,10 @@ def answered(seen: Seen, request: HttpRequest, status: int, problem: str) -> Ste
         return result(seen, "")
     catalogue = http_request(ReadCatalogue(), api_version="2.17")
     unknown = status in (404, 405) and not seen.endpoint
-    if unknown and request != catalogue and not _is_backup_manager(seen):
+    is_backup_manager = manifest.get_text(seen.live, "spec", "serviceType") == "backupmanager"
+    if unknown and request != catalogue and not is_backup_manager:
         return catalogue
     return result(seen, problem or f"HTTP {status}")
-
-
-def _is_backup_manager(seen: Seen) -> bool:
-    return manifest.get_text(seen.live, "spec", "serviceType") == "backupmanager"
 
 
 def result(seen: Seen, problem: str) -> Decision:

@@ -22,7 +22,7 @@ from klutchctl.sandbox.state import LOOPBACK, Component, Layout, NewPorts, Servi
 from klutchctl.sandbox.suite import Program, Suite
 from reconciler.api import osb
 from reconciler.core.errors import HostError
-from reconciler.core.manifest import Manifest, get_text
+from reconciler.core.manifest import get_text
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
 
@@ -236,7 +236,8 @@ async def _install(run: Run, kit: ServicesKit) -> None:
 
 async def _apply(run: Run, kit: ServicesKit) -> None:
     async with _plane(run) as cluster:
-        if any(_is_of_brokers(one.manifest) for one in kit.suite.manifests):
+        versions = {get_text(one.manifest, "apiVersion") for one in kit.suite.manifests}
+        if osb.SERVICE_BROKER.api_version in versions:
             await manifests.install_all(cluster, crds.load(*crds.BROKERS))
         known = [
             one for one in kit.suite.manifests if crossplane.knows(kit.crossplane, one.manifest)
@@ -246,11 +247,6 @@ async def _apply(run: Run, kit: ServicesKit) -> None:
 
 def _plane(run: Run) -> KubeCluster:
     return KubeCluster(credentials.connection(run.layout, run.state.members[0]))
-
-
-def _is_of_brokers(manifest: Manifest) -> bool:
-    """Tell whether an object is one that klutch-osb reads."""
-    return get_text(manifest, "apiVersion") == osb.SERVICE_BROKER.api_version
 
 
 def _summary(state: State) -> str:

@@ -138,7 +138,7 @@ def _of_units(state: FleetState) -> Verdict:
         return Verdict(FALSE, first.reason, said)
     units = [one.health for one in state.board.units if not one.leaving]
     states = Counter(one.state for one in units)
-    total = _count(states.total())
+    total = f"{len(units)} unit{'' if len(units) == 1 else 's'}"
     for worst in UNREADY:
         if count := states[worst]:
             found = {f"{one.unit.cluster}: {one.reason}" for one in units if one.state is worst}
@@ -198,7 +198,3 @@ def _listed(texts: Iterable[str]) -> str:
     every = list(texts)
     more = f"; and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
     return "; ".join(every[:_LISTED]) + more
-
-
-def _count(number: int) -> str:
-    return f"{number} unit{'' if number == 1 else 's'}"

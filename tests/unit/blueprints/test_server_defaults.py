@@ -38,10 +38,6 @@ def test_twice_is_once(pair):
     assert with_defaults(once) == once
 
 
-def of_kind(kind):
-    return next(pair for pair in POSTED if pair["stated"]["kind"] == kind)
-
-
 DROPPED = {
     "a Deployment's replicas matter": ("Deployment", ("spec", "replicas"), None),
     "a Deployment's pod labels": (
@@ -64,7 +60,7 @@ DROPPED = {
 
 @pytest.mark.parametrize(("kind", "path", "want"), DROPPED.values(), ids=DROPPED.keys())
 def test_a_field_that_is_no_longer_stated_is_seen(kind, path, want):
-    pair = of_kind(kind)
+    pair = next(one for one in POSTED if one["stated"]["kind"] == kind)
     stated = with_defaults(drop(pair["stated"], *path))
     live = pair["live"]
     paths = server_side_apply.unstated(owned(live, "klutchctl"), live=live, stated=stated)

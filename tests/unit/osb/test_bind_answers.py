@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -328,10 +327,6 @@ CALLS: dict[str, messages.Call] = {
 }
 
 
-def at_work(now: datetime) -> record.Operation:
-    return record.Operation(KEY, "p1", now, now)
-
-
 @pytest.mark.parametrize(
     ("call", "state", "intent", "works"),
     [
@@ -362,7 +357,7 @@ def test_an_answer_for_which_nothing_waits_changes_nothing(
         view.records[0],
         state=state,
         intent=None if intent is None else record.Intent(intent, world.now, TARGET),
-        operation=at_work(world.now) if works else None,
+        operation=record.Operation(KEY, "p1", world.now, world.now) if works else None,
     )
     secret = HeldSecret(world.live(SECRET, "web-creds"))
     view = replace(view, records=(asked,), secret=secret)

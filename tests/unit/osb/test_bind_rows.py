@@ -66,10 +66,6 @@ def test_a_claim_is_bound_for_its_service_namespace() -> None:
     assert world.events == ["Bound"]
 
 
-def without_record(view: InstanceView) -> InstanceView:
-    return replace(view, records=())
-
-
 def with_state(state: records_of.State) -> Callable[[InstanceView], InstanceView]:
     return lambda view: replace(view, records=(replace(view.records[0], state=state),))
 
@@ -94,7 +90,7 @@ DELETING = {"name": "orders", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     ("otherwise", "reason"),
     [
         (lambda view: replace(view, live=None), "Pending"),
-        (without_record, "Pending"),
+        (lambda view: replace(view, records=()), "Pending"),
         (with_state("Intended"), "Pending"),
         (with_state("Leaving"), "Pending"),
         (with_live(status=NOT_PROVISIONED), "Pending"),

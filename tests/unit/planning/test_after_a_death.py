@@ -49,10 +49,6 @@ def planned(here, mode="Direct", more=""):
     return scenes.acting(plan)
 
 
-def owner(live):
-    return reference(uid_of(live))
-
-
 @pytest.mark.parametrize("mode", scenes.MODES)
 @pytest.mark.parametrize("owners", [[], [ELSEWHERE], [OTHER_KIND]], ids=["no", "old", "other"])
 def test_a_crd_whose_binding_was_made_again_gets_it_as_its_owner(mode, owners):
@@ -67,7 +63,7 @@ def test_a_crd_whose_binding_was_made_again_gets_it_as_its_owner(mode, owners):
 @pytest.mark.parametrize("mode", scenes.MODES)
 def test_a_crd_of_the_live_binding_is_in_sync(mode):
     here, live = bound(mode)
-    install(here, OTHER_KIND, owner(live))
+    install(here, OTHER_KIND, reference(uid_of(live)))
     assert planned(here, mode) == []
 
 

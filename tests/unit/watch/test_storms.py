@@ -48,15 +48,12 @@ class Story:
             at += pause
 
 
-def most_in_an_hour(times):
-    return max(sum(one <= other < one + HOUR for other in times) for one in times)
-
-
 @pytest.mark.parametrize("pause", [timedelta(seconds=5), timedelta(minutes=5)], ids=str)
 def test_a_field_that_flips_is_repaired_four_times_an_hour_at_most(pause):
     story = Story()
     story.every(pause, until=timedelta(hours=12))
-    assert most_in_an_hour(story.repairs) <= 4
+    times = story.repairs
+    assert max(sum(one <= other < one + HOUR for other in times) for one in times) <= 4
     assert len(story.repairs) <= 3 + 4  # rests of 1, 2, 4 and 8 hours
 
 

@@ -93,7 +93,8 @@ class BindingMoves(Moves):
         if isinstance(call, messages.LastOperation):
             if one.state == record.ORPHANED:
                 return self._waited(outcome)
-            if self.is_leaving and self._row(call) and not _is_unsent(outcome):
+            is_unsent = isinstance(outcome, outcomes.Denied | outcomes.Unsent)
+            if self.is_leaving and self._row(call) and not is_unsent:
                 if one.operation is None or self.pause.misses:
                     # It was asked what keeps the binding from going.
                     wait = SOON if _is_over(outcome) else engine.BUSY
@@ -356,7 +357,3 @@ def _is_over(outcome: Outcome) -> bool:
     if isinstance(outcome, outcomes.Progress):
         return outcome.state in ("succeeded", "failed")
     return isinstance(outcome, outcomes.Gone | outcomes.Absent)
-
-
-def _is_unsent(outcome: Outcome) -> bool:
-    return isinstance(outcome, outcomes.Denied | outcomes.Unsent)

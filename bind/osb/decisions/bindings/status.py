@@ -83,17 +83,15 @@ def _facts(seen: Seen) -> dict[str, JSON]:
         "binding": {"name": credentials.name_of(seen.claim)} if current is not None else None,
         "expiresAt": _time(current.expires_at) if current is not None else None,
         "renewBefore": _time(current.renew_before) if current is not None else None,
-        "previous": _previous(older[-1]) if older else None,
+        "previous": {"bindingID": older[-1].id, "until": _time(older[-1].leave_at)}
+        if older
+        else None,
     }
     if current is None:
         facts["endpoints"] = None
     elif older:
         facts["rotatedAt"] = _time(current.made_at)
     return facts
-
-
-def _previous(older: Record) -> dict[str, JSON]:
-    return {"bindingID": older.id, "until": _time(older.leave_at)}
 
 
 def _time(time: datetime | None) -> str | None:
