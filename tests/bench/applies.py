@@ -78,11 +78,6 @@ class Ground:
         return reported
 
 
-def fresh(state: State) -> State:
-    """Return what is there before the first apply, out of what is there after it."""
-    return State({name: _fresh(name, kinds) for name, kinds in state.clusters.items()})
-
-
 def _fresh(cluster: str, kinds: Mapping[Kind, Sequence[Item]]) -> Mapping[Kind, Sequence[Item]]:
     plane = cluster == CONTROL_PLANE
     kept: dict[Kind, Sequence[Item]] = dict.fromkeys((*kinds, *BUILT_IN), ())
@@ -100,7 +95,9 @@ def prepare(folder: Path) -> None:
     """Write the repository, and clusters that it has not been applied to."""
     plans.prepare(folder)
     file = folder / "state.pickle"
-    file.write_bytes(pickle.dumps(fresh(pickle.loads(file.read_bytes()))))
+    clusters = pickle.loads(file.read_bytes()).clusters
+    made = State({name: _fresh(name, kinds) for name, kinds in clusters.items()})
+    file.write_bytes(pickle.dumps(made))
 
 
 def write_kubeconfig(ground: Ground) -> None:

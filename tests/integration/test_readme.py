@@ -52,14 +52,11 @@ def script(book):
 
 
 def first_hour():
-    """Return the page of the first hour up to the first row, but for what a sandbox needs not.
-
-    It has no nodes, which would fetch images, and offers the services of the example.
-    """
+    """Return that page up to the first row, but for images and offers, which a sandbox lacks."""
     page = books.text(HOUR).partition("## 7.")[0]
     found = re.findall(r"```sh\n(.*?)```|in place of Pods first: `(.*?)`", page, re.DOTALL)
-    shown = ["".join(one) for one in found]
-    return "\n".join(["set -e", *(one for one in shown if not re.search("make |kind: API", one))])
+    shown = [one for one in map("".join, found) if not re.search("make |kind: API", one)]
+    return "\n".join(["set -e", *shown])
 
 
 HOUR = "klutchctl/docs/start/production.md"

@@ -22,7 +22,7 @@ from reconciler import api
 from reconciler.core import manifest, refs
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.refs import Kind
 from reconciler.kube.cluster import Cluster
 from tests.kit.stories import dies_after_every_write, dies_once_at_every_write, disturbed
 from tests.support.applying import DROPPED, OF_SPACE, TIME, UID, differences
@@ -85,10 +85,6 @@ async def end_state(cluster: Cluster, word: str) -> dict[str, str]:
         return own.sub("<word>", TIME.sub("<time>", text))
 
     return {reported(_title(kind, one)): reported(_text(kind, one)) for kind, one in held}
-
-
-def refs_of(cluster: str, held: Found) -> list[Ref]:
-    return [manifest.ref_of(cluster, kind, one) for kind, one in held]
 
 
 def _title(kind: Kind, live: Manifest) -> str:
@@ -204,7 +200,8 @@ async def annotate_all(tenant: Tenant) -> None:
     """Write to all objects of a tenant, again and again."""
     cluster = tenant.plane.cluster
     for turn in itertools.count():
-        for ref in refs_of(cluster.name, await found(cluster, tenant.word)):
+        for kind, one in await found(cluster, tenant.word):
+            ref = manifest.ref_of(cluster.name, kind, one)
             body = {"metadata": {"annotations": {HOSTILE: str(turn)}}}
             with contextlib.suppress(ClusterError):  # what was there is gone
                 await cluster.merge_patch(ref, body, manager="hostile")

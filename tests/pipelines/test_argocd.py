@@ -36,11 +36,6 @@ async def argocd(control_plane, files, tmp_path):
         yield made
 
 
-def ran(runner):
-    """Return the commit and the exit code of each Job that has ended."""
-    return [(one.arguments[one.arguments.index("--ref") + 1], one.code) for one in runner.ended]
-
-
 async def test_each_sync_applies_its_commit_and_what_a_guard_holds_fails_it_with_the_reason(
     scene, files, argocd, runner
 ):
@@ -66,7 +61,8 @@ async def test_each_sync_applies_its_commit_and_what_a_guard_holds_fails_it_with
         scene.fleet.bound = True
         mended = files.push()
         await argocd.synced("fleet", mended)
-        assert ran(runner) == [(first, 0), (first, 0), (held, ExitCode.HELD_BACK), (mended, 0)]
+        ran = [(one.arguments[one.arguments.index("--ref") + 1], one.code) for one in runner.ended]
+        assert ran == [(first, 0), (first, 0), (held, ExitCode.HELD_BACK), (mended, 0)]
 
 
 async def test_an_application_of_hooks_alone_is_healthy_and_never_run(files, argocd, runner):

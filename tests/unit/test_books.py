@@ -144,11 +144,6 @@ def test_the_picture_of_the_library_shows_its_layers():
     assert [line.split() for line in shown] == [layer.split(" | ") for layer in layers]
 
 
-def anchor(heading):
-    """Return what a heading is called in a link, as on GitHub."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
 # The sections of the books before there was a site: people and clusters have links to them.
 LINES = books.text("tests/unit/old_anchors.txt").splitlines()
 OLD_ANCHORS = {book: names for book, *names in map(str.split, LINES)}
@@ -166,7 +161,8 @@ def test_every_link_leads_somewhere(book):
         assert there.exists(), target
         if section:
             text = there.read_text("utf-8")
-            headings = map(anchor, re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+            found = re.findall(r"^#+ (.*)$", text.lower(), re.MULTILINE)
+            headings = [re.sub(r"[^\w\- ]", "", one).replace(" ", "-") for one in found]
             assert section in {*headings, *re.findall(r'<a id="([\w-]+)">', text)}, target
 
 

@@ -111,11 +111,10 @@ async def test_discovery_is_the_captured_document(plain, browser, path):
 
 async def test_a_door_without_pages_has_no_beginning(backend, browser):
     door = await backend.start("--ui=false")
-    for path in ("/", "/ui/", "/ui/catalogue", "/assets/door.css"):
-        for accept in ("text/html", "application/json"):
+    for accept in ("text/html", "application/json"):
+        for path in ("/", "/ui/", "/ui/catalogue", "/assets/door.css"):
             reply = await browser.get(door.port, path, Accept=accept)
-            assert (reply.status, reply.headers.get("Location")) == (404, None)
-            assert reply.headers["Vary"] == "Accept"
+            assert (reply.status, reply.headers["Vary"]) == (404, "Accept")
     assert (await browser.get(door.port, "/export")).status == 200
 
 

@@ -197,10 +197,6 @@ def test_full_rights_are_all():
     assert konnector.rules([], Rights.FULL) == rbac.FULL
 
 
-def role(*rules):
-    return {"metadata": {"resourceVersion": "3"}, "rules": [dict(rule) for rule in rules]}
-
-
 def rule(resource, *verbs, group="", only=None):
     made = {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
     return made if only is None else {**made, "resourceNames": only}
@@ -232,7 +228,9 @@ def rule(resource, *verbs, group="", only=None):
     ],
 )
 def test_rights_grow_and_never_shrink(held, stated, rules):
-    patch = konnector.widened(role(*held), stated)
+    patch = konnector.widened(
+        {"metadata": {"resourceVersion": "3"}, "rules": [dict(one) for one in held]}, stated
+    )
     if rules is None:
         assert patch is None
     else:

@@ -349,10 +349,6 @@ def test_a_name_that_another_space_has_is_a_conflict_with_a_way_out():
     )
 
 
-def metadata_of(live):
-    return None if live is None else {"metadata": live["metadata"]}
-
-
 # Claims, P, C, whether the content of C is needed.
 PARTIAL = {
     "to bring it up": (UP, None, app(), True),
@@ -375,7 +371,8 @@ PARTIAL = {
     ("claims", "provider", "consumer", "want"), PARTIAL.values(), ids=PARTIAL.keys()
 )
 def test_when_the_content_is_needed(claims, provider, consumer, want):
-    partial = looked(claims, provider, metadata_of(consumer), consumer_partial=True)
+    known = None if consumer is None else {"metadata": consumer["metadata"]}
+    partial = looked(claims, provider, known, consumer_partial=True)
     whole = looked(claims, provider, consumer)
     assert needs_content(partial) is want
     assert needs_content(whole) is False

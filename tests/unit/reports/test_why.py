@@ -44,10 +44,6 @@ def said(files, target):
     return [(one.text, one.holds) for one in found.clauses], found.selected
 
 
-def selecting(clusters):
-    return tree({"bindings/db.yaml": document("Binding", "db", f"{{template: pg, {clusters}}}")})
-
-
 def test_a_claim_is_shown_with_the_namespaces_that_it_names():
     template = TEMPLATE.replace("names: [a, b]", "names: ['*'], namespaces: [shop, kube-system]")
     found = provenance(loaded(tree({"templates/pg.yaml": template})), parse_target("shop/db"))
@@ -83,7 +79,8 @@ SELECTORS = {
 
 @pytest.mark.parametrize(("text", "clauses", "selected"), SELECTORS.values(), ids=SELECTORS.keys())
 def test_each_part_of_a_selector(text, clauses, selected):
-    assert said(selecting(text), "shop/db") == (clauses, selected)
+    binding = document("Binding", "db", f"{{template: pg, {text}}}")
+    assert said(tree({"bindings/db.yaml": binding}), "shop/db") == (clauses, selected)
 
 
 @pytest.mark.parametrize("name", ["db", "pgs.gi.o"])

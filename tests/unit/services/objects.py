@@ -102,12 +102,8 @@ def secret(password="known", *, owner=BINDING_UID, rotation=None, **changed):
             "ownerReferences": [{**owned, "uid": owner}],
             **({"annotations": {"postgresql.anynines.com/rotate": rotation}} if rotation else {}),
         },
-        "data": {key: encoded(text) for key, text in values.items()},
+        "data": {key: base64.b64encode(text.encode()).decode() for key, text in values.items()},
     }
-
-
-def encoded(text):
-    return base64.b64encode(text.encode()).decode()
 
 
 def verifier_of(password, *, salt=b"salt", rounds=4096):

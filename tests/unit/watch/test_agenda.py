@@ -153,10 +153,6 @@ def with_unit(**more):
     return replace(BEFORE, units={**BEFORE.units, key: replace(BEFORE.units[key], **more)})
 
 
-def without_unit():
-    return replace(BEFORE, units={k: u for k, u in BEFORE.units.items() if k.cluster != "shop"})
-
-
 def without_cluster():
     clusters = {name: one for name, one in BEFORE.clusters.items() if name != "cafe"}
     return replace(BEFORE, clusters=clusters)
@@ -173,7 +169,10 @@ CONCERNED = {
     "a document that only moved": (with_cluster(origin=ELSEWHERE), frozenset()),
     "a unit": (with_unit(deletion_policy=DeletionPolicy.BLOCK), {"shop"}),
     "a claim of a unit": (with_unit(claims=()), {"shop"}),
-    "a unit that left": (without_unit(), {"shop"}),
+    "a unit that left": (
+        replace(BEFORE, units={k: u for k, u in BEFORE.units.items() if k.cluster != "shop"}),
+        {"shop"},
+    ),
     "the konnector of a cluster": (with_cluster(konnector=Konnector(deploy=True)), {"shop"}),
     "labels of a cluster": (with_cluster(labels={"env": "prod"}), {"shop"}),
     "a new cluster may be another one's twin": (with_clusters(fleets.app_cluster("new")), None),
