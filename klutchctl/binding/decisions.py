@@ -34,10 +34,7 @@ class KeepSecret:
 
 @dataclass(frozen=True, slots=True)
 class RefreshSecret:
-    """The Secret leads to the same space by another credential, which `patch` alone changes.
-
-    Anybody may name the address of another: the credential is tried before it is written.
-    """
+    """The Secret leads to the same space by another credential, tried before `patch` writes it."""
 
     name: str
     patch: Manifest

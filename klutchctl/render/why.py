@@ -66,8 +66,7 @@ def facts(source: Provenance) -> Iterator[Fact]:
     yield "Cluster", source.cluster, source.cluster_origin
     yield "ControlPlane", source.control_plane, source.control_plane_origin
     for clause in source.clauses:
-        holds = "holds" if clause.holds else "does not hold"
-        yield "selector", f"{clause.text}: {holds}", clause.origin
+        yield "selector", f"{clause.text}: {_yes(clause.holds)}", clause.origin
     yield "selected", _selected(source), None
     if source.template:
         yield "Template", source.template, source.template_origin
@@ -90,6 +89,10 @@ def _selected(source: Provenance) -> str:
         return "yes"
     why = "" if source.clauses else ": nothing in it speaks of this cluster"
     return f"no{why}"
+
+
+def _yes(holds: bool) -> str:
+    return "holds" if holds else "does not hold"
 
 
 def _claim(claim: Claim) -> str:

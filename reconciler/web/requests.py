@@ -21,10 +21,7 @@ Stream: TypeAlias = Callable[[], AsyncGenerator[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Noted(Mapping[str, str]):
-    """Headers, or the cookies of one, that note in `read` the headers that were read.
-
-    An answer may depend on each of these; caches learn them by `Vary`.
-    """
+    """Headers, or the cookies of one, that note in `read` the ones that an answer depends on."""
 
     values_by_name: Mapping[str, str]
     read: set[str]
