@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from string import Template
 from typing import Any, Final
 
 import psutil
@@ -48,43 +49,7 @@ kubectl() {
   esac
 }
 """
-# Definition and composition of step 2, for a kind, its plural and the operator's kind.
-ANEW: Final = """\
-apiVersion: apiextensions.crossplane.io/v2
-kind: CompositeResourceDefinition
-metadata: {{name: {plural}.anynines.com}}
-spec:
-  group: anynines.com
-  scope: Namespaced
-  names: {{kind: {kind}, plural: {plural}}}
-  defaultCompositionRef: {{name: moved-{plural}}}
----
-apiVersion: apiextensions.crossplane.io/v1
-kind: Composition
-metadata: {{name: moved-{plural}}}
-spec:
-  compositeTypeRef: {{apiVersion: anynines.com/v1, kind: {kind}}}
-  mode: Pipeline
-  pipeline:
-    - step: patch-and-transform
-      functionRef: {{name: function-patch-and-transform}}
-      input:
-        apiVersion: pt.fn.crossplane.io/v1beta1
-        kind: Resources
-        resources:
-          - name: managed
-            base: {{apiVersion: {managed.api_version}, kind: {managed.kind}}}
-            patches:
-              - type: FromCompositeFieldPath
-                fromFieldPath: metadata.name
-                toFieldPath: metadata.name
-              - type: FromCompositeFieldPath
-                fromFieldPath: spec.instanceRef
-                toFieldPath: spec.instanceRef
-              - type: ToCompositeFieldPath
-                fromFieldPath: status
-                toFieldPath: status.managed
-"""
+MOVED: Final = Path(__file__).parents[1] / "support" / "moved.yaml"
 NAMES: Final = {SHOP: ("moving-0",), OTHER: ("moving-0", "moving-1", "moving-2")}
 
 
@@ -152,7 +117,8 @@ async def define_anew(road: Road, kind: Kind, managed: Kind) -> None:
         version["schema"]["openAPIV3Schema"]["properties"]["spec"].pop(
             "x-kubernetes-validations", None
         )
-    text = ANEW.format(kind=kind.kind, plural=kind.plural, managed=managed)
+    words = {"version": managed.api_version, "managed": managed.kind}
+    text = Template(MOVED.read_text()).substitute(kind=kind.kind, plural=kind.plural, **words)
     definition, composition = yaml.safe_load_all(text)
     definition["spec"]["versions"] = old["spec"]["versions"]
     await road.plane.apply(definition, SECOND, manager="klutchctl", force=True)

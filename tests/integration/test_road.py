@@ -26,10 +26,8 @@ from klutchctl.entry import ExitCode
 from klutchctl.sandbox import processes
 from klutchctl.sandbox.state import layout_of
 from klutchctl.settings import Settings
-from reconciler.core import keys
 from reconciler.core.manifest import (
     Manifest,
-    annotations_of,
     get_int,
     get_text,
     is_deleting,
@@ -41,7 +39,7 @@ from reconciler.core.refs import COMPOSITION, SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from tests.demo import developer
 from tests.demo.developer import BINDING, INSTANCE, Developer
-from tests.demo.place import DIRECT, FLEET, OTHER, SHOP, TEAM, Place, home_of
+from tests.demo.place import FLEET, OTHER, SHOP, TEAM, Place, home_of
 from tests.demo.telling import klutchctl
 from tests.support import removal
 from tests.support.eventually import eventually
@@ -73,6 +71,7 @@ class Road:
     plane: KubeCluster
     shop: KubeCluster
     other: KubeCluster
+    crossplane: str  # the line that it began with
 
     def app_cluster(self, context: str) -> KubeCluster:
         return self.shop if context == SHOP else self.other
@@ -109,28 +108,33 @@ class Road:
         return int(row[0])
 
 
-@pytest.fixture(scope="module")
-async def road(programs: object, tmp_path_factory: Any) -> AsyncIterator[Road]:
-    home: Path = tmp_path_factory.mktemp("road")
+@asynccontextmanager
+async def laid(home: Path, fleet: str, crossplane: str) -> AsyncIterator[Road]:
+    """Run the sandbox of a fleet that is bound; its logs stay in the folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(Settings(os.environ).cache_home))
         patch.setenv("XDG_STATE_HOME", str(home))
         place = Place(layout_of(NAME, state_home=home))
         try:
-            beside = ("--services", "--crossplane=1.20", "--programs")
-            await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, *beside)
+            beside = ("--services", f"--crossplane={crossplane}", "--programs")
+            await klutchctl("sandbox", "up", "--name", NAME, "--fleet", fleet, *beside)
             async with (
                 place.plane() as plane,
                 place.app_cluster(SHOP) as shop,
                 place.app_cluster(OTHER) as other,
             ):
-                made = Road(place, plane, shop, other)
-                await klutchctl("apply", FLEET, "--auto-approve", "--wait", *place.reach)
-                await provided(shop, LEAVING)
-                yield made
+                await klutchctl("apply", fleet, "--auto-approve", "--wait", *place.reach)
+                yield Road(place, plane, shop, other, crossplane)
         finally:
             shutil.copytree(place.layout.logs, home / "logs")
             await klutchctl("sandbox", "down", "--delete", "--name", NAME)
+
+
+@pytest.fixture(scope="module")
+async def road(programs: object, tmp_path_factory: Any) -> AsyncIterator[Road]:
+    async with laid(tmp_path_factory.mktemp("road"), FLEET, "1.20") as made:
+        await provided(made.shop, LEAVING)
+        yield made
 
 
 async def provided(cluster: KubeCluster, name: str) -> tuple[Developer, dict[str, str]]:
@@ -164,21 +168,6 @@ async def test_credentials_that_are_rotated_on_the_control_plane_arrive(road: Ro
     assert await developer.ask(after, "SELECT 1") == ["1"]
     with pytest.raises(psycopg.OperationalError):
         await developer.ask(before, "SELECT 1")
-
-
-async def test_the_operators_own_kinds_go_without_crossplane(road: Road, tmp_path: Path) -> None:
-    fleet = tmp_path / FLEET
-    shutil.copytree(FLEET, fleet)
-    shutil.copytree(DIRECT, fleet, dirs_exist_ok=True)
-    await klutchctl("apply", str(fleet), "--auto-approve", "--wait", *road.place.reach)
-    one = Developer(road.other, "direct")
-    await one.claim_a_database_of_the_operator()
-    assert await developer.ask(await one.credentials(), "SELECT 'it works'") == ["it works"]
-    copy = Ref(road.plane.name, developer.OPERATORS_INSTANCE, home_of(OTHER), "direct")
-    # What Crossplane makes has no mark of a konnector.
-    assert keys.BOUND in annotations_of(await road.plane.get(copy) or {})
-    found = (await road.other.list(developer.OPERATORS_INSTANCE, namespace=TEAM)).items
-    assert {name_of(one) for one in found} == {"direct"}, "parts of other services came down"
 
 
 async def test_a_database_goes_only_after_its_policy_allows_it(road: Road) -> None:

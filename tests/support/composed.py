@@ -1,19 +1,14 @@
 """Kinds as Crossplane defines them, and what somebody may try with their machinery."""
 
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.blueprints.objects import build
-from reconciler.core.errors import AlreadyExists
-from reconciler.core.manifest import Manifest, get_text, put, ref_of, uid_of
-from reconciler.core.refs import COMPOSITE_DEFINITION, CRD, Ref
-from tests.support.bound_scenes import Scene, new, served, until
+from reconciler.core.manifest import Manifest, get_text, ref_of
+from reconciler.core.refs import COMPOSITE_DEFINITION, CRD
+from tests.support.bound_scenes import Scene, served, until
 from tests.support.clusters import LiveCluster
 from tests.support.definitions import definition
 from tests.support.konnector_scenes import redefine
-from tests.support.removal import remove_for_good
 
 _TEXT: Final = {"type": "string"}
 _NAMED: Final[dict[str, Any]] = {
@@ -112,29 +107,8 @@ async def compose(scene: Scene, *, second: bool = False) -> None:
 async def serve_definitions(live: LiveCluster) -> None:
     """Let a control plane have the kind of Crossplane's definitions, which stays."""
     kind = COMPOSITE_DEFINITION
-    with contextlib.suppress(AlreadyExists):
-        await live.cluster.create(definition(kind), CRD, manager="crossplane")
+    await live.cluster.apply(definition(kind), CRD, manager="crossplane", force=True)
     await until(lambda: served(live, kind))
-
-
-@contextlib.asynccontextmanager
-async def defined(scene: Scene) -> AsyncIterator[Ref]:
-    """Let Crossplane's definition of the kind be there, held by a finalizer; yield it."""
-    plane, kind = scene.plane.cluster, COMPOSITE_DEFINITION
-    await serve_definitions(scene.plane)
-    made = build(kind, scene.offer.name)
-    held = put(made, ["x.example/hold"], "metadata", "finalizers")
-    live = await new(scene.plane, held, kind, manager="crossplane")
-    owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": scene.offer.name}
-    owners: Manifest = {"ownerReferences": [{**owner, "uid": uid_of(live), "controller": True}]}
-    crd = Ref(plane.name, CRD, "", scene.offer.name)
-    await plane.merge_patch(crd, {"metadata": owners}, manager="crossplane")
-    ref = Ref(plane.name, kind, "", scene.offer.name)
-    try:
-        yield ref
-    finally:
-        await plane.merge_patch(crd, {"metadata": {"ownerReferences": None}}, manager="crossplane")
-        await remove_for_good(scene.plane, ref)
 
 
 async def note_template(scene: Scene, notes: Manifest) -> None:

@@ -158,14 +158,6 @@ async def test_what_was_carried_before_stays_on_copies(scene: Scene) -> None:
             live = await account.there.read(name)
             assert uid_of(live) == uid
             assert {**live["spec"], **spec, "size": "3Gi"} == live["spec"]
-        # What is rolled above stays rolled, and what is born above comes down without.
-        rolled = {"spec": {"compositionRevisionRef": {"name": "r2"}}}
-        await account.there.patch(rolled, "born")
-        await account.there.make("late", spec=spec)
-        await until(lambda: account.here.read("late"))
-        await settled(account.made)
-        assert (await account.there.spec("born"))["compositionRevisionRef"] == {"name": "r2"}
-        assert await account.here.spec("late") == {"size": "1Gi", **composed.SMALL}
 
 
 async def has_size(account: Story, name: str, size: str) -> bool:

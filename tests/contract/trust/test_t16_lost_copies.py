@@ -6,19 +6,16 @@ konnector is away while the claim is deleted, and its name has other data by the
 gets nothing of a former one of its name; marks that were copied with a manifest are words.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
 import pytest
 
-from konnector.mass_loss.decide import SURE_AFTER
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest, annotations_of, uid_of
+from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, Ref
-from tests.support import composed
 from tests.support.bound_scenes import Scene, gone, new, read, remove, served, until
 from tests.support.eventually import eventually
 from tests.support.konnector import AGENT, konnector
@@ -38,7 +35,6 @@ from tests.support.offers import define_again
 from tests.support.settled import settled
 
 HELD = ("RecreationAllowed", "RecreationHeld")
-LONGER = SURE_AFTER.total_seconds() + 1  # than it takes where the kind stays
 BOUND = {keys.BOUND: keys.BOUND_VALUE}
 LATER: Mapping[str, Mapping[str, str]] = {
     "an orphan": {**BOUND, keys.ORPHANED: "2026-01-01T00:00:00Z"},
@@ -107,36 +103,6 @@ LOSSES: Mapping[str, Callable[[Scene], Awaitable[None]]] = {
     "with its namespace": its_namespace,
     "alone": itself,
 }
-
-
-async def test_nothing_is_made_anew_while_its_kind_is_withdrawn(scene: Scene) -> None:
-    """Though what is lost is to be made anew: Crossplane deletes instances before their CRD."""
-    async with (
-        composed.defined(scene) as definition,
-        scene.backend(),
-        konnector(scene.app.connection) as running,
-    ):
-        await bound(scene)
-        await scene.recreate_always()
-        await until(scene.is_marked)
-        was, mark = uid_of(await scene.copy()), scene.plane.audit.mark()
-        await remove(scene.plane, definition.kind, "", definition.name)
-        await itself(scene)
-        await until(lambda: reported_of(scene, "orders", "RecreationHeld"))
-        await until(lambda: is_withdrawn(scene))
-        await asyncio.sleep(LONGER)
-        await settled(running)
-        assert creates(scene, mark) == []
-        # Once the kind stays, what was asked for is done.
-        crd = Ref(scene.plane.name, CRD, "", scene.offer.name)
-        free: Manifest = {"metadata": {"ownerReferences": None}}
-        await scene.plane.cluster.merge_patch(crd, free, manager="crossplane")
-        await until(scene.is_marked)
-        assert uid_of(await scene.copy()) != was
-
-
-async def is_withdrawn(scene: Scene) -> bool:
-    return keys.WITHDRAWN in annotations_of(await scene.export())
 
 
 @pytest.mark.parametrize("how", LOSSES)

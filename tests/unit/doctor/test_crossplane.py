@@ -62,78 +62,52 @@ FREE = definition(scope="Namespaced")
 NAMESPACED = definition(scope="Namespaced", defaultCompositionRef={"name": "pg"})
 SECRETS = {"group": "", "resource": "secrets", "selector": {"owner": "Provider"}}
 LABELLED = {**SECRETS, "selector": {"labelSelectors": [{"a": "b"}]}}
-CALLING = {
-    "spec": {
-        "compositeTypeRef": {"kind": "Database"},
-        "pipeline": [{"functionRef": {"name": "fn"}}],
-    }
-}
+STEPS = [{"functionRef": {"name": "fn"}}]
+CALLING: Any = {"spec": {"compositeTypeRef": {"kind": "Database"}, "pipeline": STEPS}}
+CALLS: Any = {"compositions": [CALLING]}
 
 
-def revision(**changed: Any) -> Any:
-    return {
-        "metadata": {"labels": {"pkg.crossplane.io/package": "fn"}},
-        "spec": {"desiredState": changed.get("state", "Active")},
-        "status": {"endpoint": changed.get("endpoint", "127.0.0.1:9443")},
-    }
+def answered(state: str = "Active", endpoint: str = "127.0.0.1:9443") -> Any:
+    """Return a composition with a revision of its function."""
+    labels = {"pkg.crossplane.io/package": "fn"}
+    found = {"spec": {"desiredState": state}, "status": {"endpoint": endpoint}}
+    return CALLS | {"functions": [{"metadata": {"labels": labels}, **found}]}
+
+
+def offered(one: Any, *claims: Any, **more: Any) -> Any:
+    """Return a definition with the template of its kind."""
+    return {"definitions": [one], "templates": [offer(*claims)], **more}
 
 
 GONE: Any = {**OLD_KIND, "metadata": {"name": "xdatabases", "deletionTimestamp": "2026-11-28"}}
+WIDE: Any = [offer(), offer(SECRETS, plural="others")]
 # What is there, with the level of the finding and a part of it; "" where nothing may be found.
 BAD, WARN = Level.PROBLEM, Level.WARNING
 LINES: dict[str, tuple[dict[str, Any], Level, str]] = {
-    "function, none": ({"compositions": [CALLING]}, BAD, "function fn has no active"),
-    "function, idle": (
-        {"compositions": [CALLING], "functions": [revision(state="Inactive")]},
-        BAD,
-        "composite resources of Database stay as they are",
-    ),
-    "function, unreached": (
-        {"compositions": [CALLING], "functions": [revision(endpoint="")]},
-        BAD,
-        "function fn",
-    ),
-    "function": ({"compositions": [CALLING], "functions": [revision()]}, BAD, ""),
-    "two want one": (
-        {"definitions": [OLD_KIND, NAMESPACED]},
-        BAD,
-        "want one CRD: databases.x.example.",
-    ),
-    "deleted": (
-        {"definitions": [GONE], "templates": [offer()]},
-        BAD,
-        "xdatabases is being deleted",
-    ),
+    "function, none": (CALLS, BAD, "function fn has no active"),
+    "function, idle": (answered("Inactive"), BAD, "resources of Database stay as they are"),
+    "function, unreached": (answered(endpoint=""), BAD, "function fn"),
+    "function": (answered(), BAD, ""),
+    "two want one": ({"definitions": [OLD_KIND, NAMESPACED]}, BAD, "one CRD: databases.x.example."),
+    "deleted": (offered(GONE), BAD, "xdatabases is being deleted"),
     "deleted, bound by nobody": ({"definitions": [GONE]}, BAD, ""),
-    "no default": (
-        {"definitions": [FREE], "templates": [offer()]},
-        WARN,
-        "take any composition: databases",
-    ),
+    "no default": (offered(FREE), WARN, "take any composition: databases"),
     "1.20": ({"second": False}, WARN, "support of Crossplane 1.20 ends with 2.5"),
-    "too old": (
-        {"second": False, "version": "1.20.4"},
-        WARN,
-        "Crossplane 1.20.4 is older than 1.20.5",
-    ),
+    "too old": ({"second": False, "version": "1.20.4"}, WARN, "1.20.4 is older than 1.20.5"),
     "untested": ({"version": "2.3.0"}, WARN, "2.3.0 is not among the tested versions"),
     "left": ({"crds": {"storeconfigs.secrets.crossplane.io"}}, WARN, "CRDs of 1.x"),
     "claims": (
-        {"definitions": [OLD_KIND], "templates": [offer()]},
+        offered(OLD_KIND),
         WARN,
-        "claims are deprecated in Crossplane 2.x, and these kinds have them: xdatabases",
+        "deprecated in Crossplane 2.x, and these kinds have them: x",
     ),
     "all Secrets": (
-        {"definitions": [NAMESPACED], "templates": [offer(), offer(SECRETS, plural="others")]},
+        {"definitions": [NAMESPACED], "templates": WIDE},
         WARN,
         "templates of-others claim all Secrets, and databases compose theirs",
     ),
-    "Secrets by label": ({"definitions": [NAMESPACED], "templates": [offer(LABELLED)]}, WARN, ""),
-    "all Secrets, of claims alone": (
-        {"second": False, "definitions": [OLD_KIND], "templates": [offer(SECRETS)]},
-        BAD,
-        "",
-    ),
+    "Secrets by label": (offered(NAMESPACED, LABELLED), WARN, ""),
+    "all Secrets, of claims alone": (offered(OLD_KIND, SECRETS, second=False), BAD, ""),
 }
 
 
@@ -150,7 +124,7 @@ def test_lines(there, level, said):
 
 
 def test_all_is_well():
-    there = {"definitions": [NAMESPACED], "templates": [offer()], "version": "2.4.0"}
+    there = offered(NAMESPACED, version="2.4.0")
     (found,) = crossplane.findings(installed(**there))
     assert (found.level, found.remedy, found.message[:16]) == (Level.OK, "", "Crossplane 2.4.0")
     assert "0 by claims, 1 by composite resources" in found.message

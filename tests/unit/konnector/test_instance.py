@@ -191,6 +191,7 @@ def test_a_claim_that_waits_is_looked_at_again():
 
 def test_a_guard_against_recreation_lets_new_claims_through():
     assert reported(look(claim({}), None, creates_held="Why.")) == ["hold claim", "create copy"]
+    assert reported(look(claim({}), None, creates_held="Why.", withdrawn=True)) == []
 
 
 def test_a_guard_against_deletion_lets_a_claim_go_that_has_no_copy():

@@ -61,11 +61,7 @@ def test_a_transform(value, transform, expected):
 
 
 def test_values_go_down_to_what_is_composed_and_up_from_what_is_there():
-    up = {
-        "type": "ToCompositeFieldPath",
-        "fromFieldPath": "status",
-        "toFieldPath": "status.managed",
-    }
+    up = downward("status", "status.managed", type="ToCompositeFieldPath")
     name = "metadata.annotations[a.b/c]"
     down = [downward("spec.ref.name", name), downward("spec.absent", "spec.absent"), up]
     first = composed(patches=down)
