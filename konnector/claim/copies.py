@@ -292,9 +292,8 @@ def is_joined(claim: Manifest | None, copy: Manifest | None) -> bool:
     """Tell whether a claim and the copy at its place were synced, and neither was let go."""
     if claim is None or copy is None or not (is_managed(claim) and is_managed(copy)):
         return False
-    if manifest.is_deleting(claim) or manifest.is_deleting(copy):
-        return False
-    return keys.SYNCER in manifest.finalizers_of(claim) and not _is_let_go(copy)
+    goes = manifest.is_deleting(claim) or manifest.is_deleting(copy) or _is_let_go(copy)
+    return keys.SYNCER in manifest.finalizers_of(claim) and not goes
 
 
 def are_stamped(*pair: Manifest | None) -> bool:
@@ -304,9 +303,8 @@ def are_stamped(*pair: Manifest | None) -> bool:
 
 def unstamped(copy: Manifest) -> Sequence[str]:
     """Return the name of a copy that is synced and lacks its claim's uid, as an index does."""
-    if not is_managed(copy) or are_stamped(copy):
-        return ()
-    return () if manifest.is_deleting(copy) or _is_let_go(copy) else (manifest.name_of(copy),)
+    synced = is_managed(copy) and not manifest.is_deleting(copy) and not _is_let_go(copy)
+    return (manifest.name_of(copy),) if synced and not are_stamped(copy) else ()
 
 
 def _is_let_go(copy: Manifest) -> bool:
