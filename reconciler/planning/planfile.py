@@ -82,17 +82,14 @@ def parse(content: bytes, path: str) -> Plan:
         problem = _no_plan(place, f"it is not JSON: {error.msg}")
     except UnicodeDecodeError:
         problem = _no_plan(path, "it is not UTF-8 text")
+    except ValueError:  # a number that JSON does not have, or of thousands of digits
+        problem = _no_plan(path, "it has a number that cannot be read")
     # Raised out here: as the context of the new error, the old one would carry the content along.
     raise problem
 
 
 def _parse(content: bytes, path: str) -> Plan:
-    try:
-        found = json.loads(content.decode("utf-8-sig"), parse_constant=_no_such_number)
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise
-    except ValueError as error:  # a number that JSON does not have, or of thousands of digits
-        raise _no_plan(path, "it has a number that cannot be read") from error
+    found = json.loads(content.decode("utf-8-sig"), parse_constant=_no_such_number)
     _check_version(found, path)
     if manifest.get_maps(found, "summary", "against", "denied"):
         raise ConfigError(
