@@ -127,12 +127,8 @@ def _reader() -> typed_json.Reader[Plan]:
 def _check_version(found: JSON, path: str) -> None:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise _no_plan(path, "it is another document")
-    version = found.get("version")
-    match = (
-        re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", version, re.ASCII)
-        if isinstance(version, str)
-        else None
-    )
+    version = manifest.get_text(found, "version")
+    match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", version, re.ASCII)
     if match is None:
         raise ConfigError('must be "major.minor"', where=f"{path}: /version")
     if int(match[1]) != MAJOR:

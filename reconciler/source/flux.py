@@ -57,10 +57,11 @@ def flux_name(text: str, *, where: str) -> FluxName:
 
 @dataclass(frozen=True, slots=True)
 class FluxArtifact:
-    """An archive that Flux serves. `revision` is the id of its commit or content."""
+    """An archive that Flux serves. `revision` is the id of its commit, `note` as in Looked."""
 
     pinned: Pinned
     revision: str
+    note: str = ""
 
     @property
     def mark(self) -> str:
@@ -95,7 +96,8 @@ def artifact_of(live: Manifest | None, name: FluxName, *, verified: bool) -> Flu
     if verified and {ready.status, verification.status} != {TRUE}:
         raise Unverified(f"{name}: {why}", revision="")
     pinned = artifact.pinned(f"{url}@{digest}", where=str(name))
-    return FluxArtifact(pinned, _id(get_text(found, "metadata", _COMMIT), revision))
+    note = f"{name} is suspended in Flux" if get(live, "spec", "suspend") is True else ""
+    return FluxArtifact(pinned, _id(get_text(found, "metadata", _COMMIT), revision), note)
 
 
 def _id(*revisions: str) -> str:
@@ -124,7 +126,7 @@ class FluxSource:
         self._asked.clear()
         offered = await self._offered()
         if offered.mark == known:
-            self.looked = self._given
+            self.looked = replace(self._given, note=offered.note)
             return None
         try:
             content = await artifact.fetched(offered.pinned)
@@ -151,7 +153,7 @@ class FluxSource:
         where, revision = str(self._name), offered.revision
         self.looked = Looked(revision)
         top, folder = archive.opened(content, where=where), self._folder
-        self.looked = Looked(revision, archive.tree_id(top, folder))
+        self.looked = Looked(revision, archive.tree_id(top, folder), offered.note)
         snapshot = archive.snapshot(top, revision=revision, folder=folder, where=where)
         self._given = self.looked
         by = Signature(VerificationMode.HEAD, "flux", where) if self._verified else None

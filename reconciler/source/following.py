@@ -46,11 +46,12 @@ class SourceState:
 class Looked:
     """The last look, used or refused: a commit, and the Git tree of the fleet's folder.
 
-    Both are ids, "" where they are unknown.
+    Both are ids, "" where they are unknown. `note` is why no later commit is looked at, or "".
     """
 
     revision: str = ""
     tree: str = ""
+    note: str = ""
 
 
 class Source(Protocol):

@@ -178,12 +178,14 @@ async def test_an_artifact_is_followed(served, tmp_path):
         served.offers(packed(files=each), commit, f"/{commit}")
         for each, commit in zip((first, second), ids, strict=True)
     ]
-    one = following(of(offers[0]), of(offers[0]), of(offers[1]), folder="fleets/")
+    suspended = of(offers[0]) | {"spec": {"suspend": True}}
+    one = following(of(offers[0]), suspended, of(offers[1]), folder="fleets/")
     found = await one.look("")
     assert (found.snapshot.revision, found.signature) == (ids[0], None)
     assert found.snapshot.files == files()
     assert one.looked == Looked(ids[0], str(git[ids[0]].tree["fleets"].id))
     assert await one.look(found.mark) is None
+    assert one.looked.note == f"{SOURCE} is suspended in Flux"
     found = await one.look(found.mark)
     assert found.snapshot.revision == ids[1]
     assert one.looked == Looked(ids[1], str(git[ids[1]].tree["fleets"].id))

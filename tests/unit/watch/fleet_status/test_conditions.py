@@ -7,10 +7,11 @@ import pytest
 from reconciler.apply import Outcome, Status
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action, Held, UnseenCluster
+from reconciler.source.following import Looked
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
 from reconciler.watch.agenda import Task, Trigger
-from reconciler.watch.fleet_state import FleetState, SourceProblem
+from reconciler.watch.fleet_state import FleetState, SourceProblem, looked_at
 from reconciler.watch.fleet_status.conditions import conditions_of
 from tests.support.fleet_states import (
     NEXT,
@@ -176,7 +177,8 @@ def test_every_condition_is_one_of_kubernetes(state):
 
 
 MESSAGES = {
-    "at rest": (at_rest(), "revision aaaaaaaaaaaa: 2 of 2 units are Ready"),
+    "at rest": (at_rest(), UNITS := "revision aaaaaaaaaaaa: 2 of 2 units are Ready"),
+    "not followed": (looked_at(at_rest(), Looked(note="x")), f"{UNITS}; later commits wait: x"),
     "progressing": (begun(), "revision aaaaaaaaaaaa is not in place yet"),
     "degraded": (with_units(READY, DEGRADED), "1 of 2 units is Degraded (shop: Broken)"),
     "refused": (failing(SourceProblem.UNVERIFIED, "it is not signed"), "it is not signed"),
