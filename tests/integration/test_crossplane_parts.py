@@ -62,6 +62,10 @@ async def road(programs: object, request: Any, tmp_path_factory: Any) -> AsyncIt
     for one in (FLEET, DIRECT, f"{STACKS}/claims", *(second if request.param == "2.4" else ())):
         shutil.copytree(one, home / FLEET, dirs_exist_ok=True)
     async with laid(home, str(home / FLEET), request.param) as made:
+        space = build(refs.NAMESPACE, TEAM)
+        await made.other.apply(space, refs.NAMESPACE, manager="dev", force=True)
+        await (first := Team(made, "claims")).claim("first")  # its service namespace stays
+        await first.is_without("first")
         yield made
 
 
@@ -106,7 +110,6 @@ class Team:
         return await self.plane.get(ref) is None
 
     async def claims(self) -> set[str]:
-        """Return the names of claims of the kinds that a Stack is composed of."""
         kinds = (self.part, OPERATORS_INSTANCE)
         listed = [await self.app.list(one, namespace=TEAM) for one in kinds]
         return {name_of(one) for of_kind in listed for one in of_kind.items}
@@ -121,12 +124,10 @@ class Team:
         return [copy, await self.plane.get(behind) or {}]
 
     async def composed(self, name: str) -> dict[str, str]:
-        """Return the uids of what a Stack is composed of."""
         refs = [self.above(kind, f"{name}-{part}") for part, kind in self.parts.items()]
         return {ref.name: uid_of(one) for ref in refs if (one := await self.plane.get(ref))}
 
     async def is_without(self, name: str) -> None:
-        """Delete a Stack, and wait until nothing is left of it."""
         await delete(self.app, self.kind, name)
 
         async def nothing_is_left() -> bool:
@@ -152,10 +153,8 @@ class Team:
 
 @pytest.fixture(params=["claims", "composites"])
 async def team(road: Road, request: Any) -> AsyncIterator[Team]:
-    """Yield a team without anything, as which it has to end."""
     if request.param == "composites" and road.crossplane == "1.20":
         pytest.skip("it has no such kinds")
-    await road.other.apply(build(refs.NAMESPACE, TEAM), refs.NAMESPACE, manager="dev", force=True)
     yield Team(road, request.param)
     await eventually(lambda: has(road, 0), within=LONG)
 
