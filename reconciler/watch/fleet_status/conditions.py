@@ -148,7 +148,8 @@ def _of_units(state: FleetState) -> Verdict:
             ready = UNKNOWN if progressing else FALSE
             return Verdict(ready, f"Units{worst.value}", said, reconciling=progressing)
     note = state.source.looked.note and f"; later commits wait: {state.source.looked.note}"
-    said = f"revision {short(state.source.revision)}: {states[State.READY]} of {total} are Ready"
+    are = "is" if len(units) == 1 else "are"
+    said = f"revision {short(state.source.revision)}: {states[State.READY]} of {total} {are} Ready"
     return Verdict(TRUE, "Applied", f"{said}{note}")
 
 

@@ -179,6 +179,7 @@ def test_every_condition_is_one_of_kubernetes(state):
 MESSAGES = {
     "at rest": (at_rest(), UNITS := "revision aaaaaaaaaaaa: 2 of 2 units are Ready"),
     "not followed": (looked_at(at_rest(), Looked(note="x")), f"{UNITS}; later commits wait: x"),
+    "of one unit": (with_units(READY), "revision aaaaaaaaaaaa: 1 of 1 unit is Ready"),
     "progressing": (begun(), "revision aaaaaaaaaaaa is not in place yet"),
     "degraded": (with_units(READY, DEGRADED), "1 of 2 units is Degraded (shop: Broken)"),
     "refused": (failing(SourceProblem.UNVERIFIED, "it is not signed"), "it is not signed"),
