@@ -62,20 +62,21 @@ bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(ARGS)
 
 SEEDS ?= 20
+SOAK := --hypothesis-profile=soak --timeout=0 -o faulthandler_timeout=0
 
 # All tests with all their cases, more random stories, and longer ones.
 soak: $(STAMP)
 	SEEDS=$(SEEDS) CHURN_SECONDS=600 $(PYTEST) \
-	  --hypothesis-profile=soak --timeout=0 $(ARGS)
+	  $(SOAK) $(ARGS)
 
 # Of `make soak`: what is shipped, as pods. As root on Linux, with what tests/nodes/machine.py names.
 nodes: $(STAMP)
-	$(BIN)/pytest -n 0 --hypothesis-profile=soak --timeout=0 tests/integration/test_nodes.py \
+	$(BIN)/pytest -n 0 $(SOAK) tests/integration/test_nodes.py \
 	  tests/integration/test_upgrades.py $(ARGS)
 
 # Of `make soak`: the real Flux and Argo CD, which are built once; Argo CD needs a redis-server.
 pipelines: $(STAMP)
-	$(BIN)/pytest -n 0 --hypothesis-profile=soak --timeout=0 tests/pipelines $(ARGS)
+	$(BIN)/pytest -n 0 $(SOAK) tests/pipelines $(ARGS)
 
 # Defects of the product, one at a time, that the tests have to notice.
 mutants: $(STAMP)

@@ -223,8 +223,8 @@ def konnector(namespace: str, plane: str, trouble: Trouble | None, task: Task) -
         case None:
             return ok(Check.AGENTS, f"its konnector runs, and renews {lease}")
         case Behind(by):
-            said = f"its konnector runs, and its clock is {by.total_seconds():.0f} s behind"
-            return warning(Check.AGENTS, said, "Synchronize the clock of its node (NTP)")
+            said = f"its konnector runs, and its clock is {by.total_seconds():.0f} s behind ours"
+            return warning(Check.AGENTS, said, "Set the clock of its node, or ours, by NTP")
         case Stopped(at):
             said = f"its konnector has stopped: {lease} was last renewed at {format_time(at)}"
             return _stopped(said, task, "until then nothing is synced")

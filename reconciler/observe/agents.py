@@ -132,6 +132,7 @@ async def stops(
     if not doubtful and not backends:
         return Stops()
     await asyncio.sleep(leases.APART)
+    time = now()  # a look that takes long shows a later renewal, and no clock behind
     hosted = {name: places[name] for name in doubtful if places[name].space}
     in_app = [name for name in doubtful if name not in hosted]
     planes = {*backends, *(one.control_plane for one in hosted.values())}
@@ -139,7 +140,6 @@ async def stops(
         on_planes(fleet, planes, hosted, visits), asyncio.gather(*map(again, in_app))
     )
     looks = {**second.konnectors, **dict(zip(in_app, answers, strict=True))}
-    time = now()
     return Stops(
         {
             name: trouble

@@ -28,7 +28,7 @@ _PLURALS: Final = {
     "ExternalArtifact": "externalartifacts",
 }
 _NAME: Final = re.compile("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-_ID: Final = re.compile("(?:sha1|sha256):([0-9a-f]{40,64})")
+_ID: Final = re.compile("(?:(?:sha1|sha256):)?([0-9a-f]{40,64})")
 _COMMIT: Final = "org.opencontainers.image.revision"  # of what `flux push artifact` packed
 _VERIFIED: Final = "SourceVerified"
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from textwrap import shorten
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
@@ -114,8 +113,9 @@ def _status(target: CommitStatus, message: Message) -> dict[str, str]:
     failed = target.provider == "gitlab" and message.phase is Phase.FAILURE
     state = "failed" if failed else message.phase.value
     said = ": ".join(filter(None, (message.title, message.detail if target.detail else "")))
-    description = shorten(said, _DESCRIPTION, placeholder="...")
-    return {"state": state, "context": message.context, "description": description}
+    if len(said) > _DESCRIPTION:
+        said = f"{said[: _DESCRIPTION - 3].rstrip()}..."
+    return {"state": state, "context": message.context, "description": said}
 
 
 def _sentence(message: Message) -> str:

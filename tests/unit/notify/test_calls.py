@@ -80,7 +80,7 @@ def test_a_commit_status_has_the_sentence_of_a_guard_where_a_page_may_name_objec
     for detail, want in (
         (MESSAGE.detail, "held back by a guard: shop: <!channel> & co"),
         ("", "held back by a guard"),
-        ("12 units " * 40, f"held back by a guard:{' 12 units' * 12} 12..."),  # GitHub: 140
+        ("x" * 300, f"held back by a guard: {'x' * 115}..."),  # GitHub: 140
     ):
         body = call(status("github", detail=True), replace(MESSAGE, detail=detail))[1]
         assert body["description"] == want
