@@ -49,9 +49,9 @@ docs: $(DOCS)/.installed
 	echo '[{"version": "$(VERSION)", "title": "$(VERSION)", "aliases": []}]' > dist/site/versions.json
 	echo '<meta http-equiv="refresh" content="0; url=$(VERSION)/">' > dist/site/index.html
 
-# The pictures of the site that the code makes. Look at each, then commit them.
+# The pictures that are older than what they show, or those that ARGS names. Look at each, then commit them.
 pictures: $(STAMP)
-	$(BIN)/pytest -n 0 tests/contract/test_screenshots.py --update-golden
+	$(BIN)/python -m tests.support.pictures $(ARGS)
 
 $(DOCS)/.installed: klutchctl/docs/requirements.txt
 	$(PYTHON) -m venv $(DOCS)

@@ -158,11 +158,7 @@ def _document(kind: str, name: str, spec: Mapping[str, JSON]) -> str:
 def _finished(texts: Mapping[str, str], schema: str) -> dict[str, str]:
     """Return the files with the line by which an editor finds the schema, and the schema."""
     headed = {
-        path: f"# yaml-language-server: $schema={_way_up(path)}{_SCHEMA}\n{text}"
+        path: f"# yaml-language-server: $schema={'../' * path.count('/') or './'}{_SCHEMA}\n{text}"
         for path, text in texts.items()
     }
     return headed | {_SCHEMA: schema}
-
-
-def _way_up(path: str) -> str:
-    return "../" * path.count("/") or "./"

@@ -103,7 +103,11 @@ def doctor(
         wanted,
         {
             "text": lambda file: rendering.text(
-                examinations, path=path, task=task, color=settings.colored(file)
+                examinations,
+                path=path,
+                task=task,
+                color=settings.colored(file),
+                docs=settings.docs,
             ),
             "json": lambda _: rendering.as_json(examinations, path=path, task=task),
         },
@@ -122,7 +126,9 @@ def _address(url: str, settings: Settings, wanted: "Sequence[Output]", ca_file: 
     write_outputs(
         wanted,
         {
-            "text": lambda file: rendering.address_text(found, color=settings.colored(file)),
+            "text": lambda file: rendering.address_text(
+                found, color=settings.colored(file), docs=settings.docs
+            ),
             "json": lambda _: rendering.address_json(found),
         },
     )

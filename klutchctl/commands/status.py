@@ -334,7 +334,9 @@ def why(
     write_outputs(
         wanted,
         {
-            "text": lambda file: rendering.text(explanation, health, color=settings.colored(file)),
+            "text": lambda file: rendering.text(
+                explanation, health, color=settings.colored(file), docs=settings.docs
+            ),
             "json": lambda _: rendering.as_json(explanation, health),
         },
     )

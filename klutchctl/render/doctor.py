@@ -7,7 +7,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from klutchctl.binding.checkup import Examined
 from klutchctl.render import terminal
@@ -27,19 +27,26 @@ _STYLES: Final[Mapping[Level, Style]] = {
 }
 _TITLES: Final = {Side.CONTROL_PLANE: "Control plane", Side.APP_CLUSTER: "Cluster"}
 _WIDTH: Final = max(map(len, Level))
+_Found: TypeAlias = Sequence[Examination | Examined]
 
 
-def text(examinations: Sequence[Examination], *, path: str, task: Task, color: bool = False) -> str:
+def text(
+    examinations: Sequence[Examination],
+    *,
+    path: str,
+    task: Task,
+    color: bool = False,
+    docs: str = "",
+) -> str:
     """Return all of it as text that ends in a newline. `path` is that of the fleet repository."""
     blocks = [
         terminal.block(_title(one), _lines(one, path=path, task=task, color=color), color=color)
         for one in examinations
     ]
-    sums = terminal.block(f"Doctor: {summary(examinations)}.", color=color)
-    return terminal.paragraphs([*blocks, sums])
+    return _text(blocks, examinations, summary(examinations), docs, color=color)
 
 
-def address_text(found: Sequence[Examined], *, color: bool = False) -> str:
+def address_text(found: Sequence[Examined], *, color: bool = False, docs: str = "") -> str:
     blocks = [
         terminal.block(
             f"{one.kind.capitalize()} {visible(one.url)}",
@@ -48,8 +55,16 @@ def address_text(found: Sequence[Examined], *, color: bool = False) -> str:
         )
         for one in found
     ]
-    sums = terminal.block(f"Doctor: {_counts(found)}.", color=color)
-    return terminal.paragraphs([*blocks, sums])
+    return _text(blocks, found, _counts(found), docs, color=color)
+
+
+def _text(
+    blocks: Sequence[Sequence[str]], found: _Found, counts: str, docs: str, *, color: bool
+) -> str:
+    bad = (each.check for one in found for each in one.findings if each.level is not Level.OK)
+    pages = terminal.pages(bad, docs, color=color)
+    sums = terminal.block(f"Doctor: {counts}.", color=color)
+    return terminal.paragraphs([*blocks, *pages, sums])
 
 
 def as_json(examinations: Sequence[Examination], *, path: str, task: Task) -> str:
@@ -107,7 +122,7 @@ def summary(examinations: Sequence[Examination]) -> str:
     return f"{plural(len(examinations), 'cluster')}, {_counts(examinations)}"
 
 
-def _counts(found: Sequence[Examination | Examined]) -> str:
+def _counts(found: _Found) -> str:
     levels = Counter(finding.level for one in found for finding in one.findings)
     problems, warnings = levels[Level.PROBLEM], levels[Level.WARNING]
     return f"{plural(problems, 'problem')}, {plural(warnings, 'warning')}"

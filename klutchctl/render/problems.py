@@ -121,15 +121,11 @@ def rows(problems: Sequence[Problem]) -> list[tuple[str, str]]:
     """Return a (place, sentence) for each problem; those that are alike share one."""
     return [
         (
-            visible(f"{first.origin} {_further(more)}".rstrip()),
+            visible(f"{first.origin}{f' and {len(more)} more places' if more else ''}"),
             f"{_sentence(first)} [{first.code}]",
         )
         for first, more in alike(problems)
     ]
-
-
-def _further(places: Sequence[Origin]) -> str:
-    return f"and {len(places)} more places" if places else ""
 
 
 def sarif(findings: Findings, *, version: str) -> str:

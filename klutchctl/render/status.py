@@ -9,7 +9,6 @@ from klutchctl.render import plan_rows, terminal
 from klutchctl.render.plan_formats import named_lines
 from klutchctl.render.status_document import summary, unit_json
 from klutchctl.render.terminal import Style, plural, visible
-from reconciler.core.decision import page_of
 from reconciler.core.times import format_time
 from reconciler.health.board import Board, BoundUnit, ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State
@@ -57,9 +56,7 @@ def text(board: Board, *, color: bool = False, docs: str = "") -> str:
         blocks.append([f"{off}: set it first, since ages and heartbeats are compared with it."])
     reasons = {unit.health.reason for cluster in board.clusters for unit in cluster.units}
     reasons |= {plane.reason for plane in board.planes}
-    pages = [f"  {page}" for one in sorted(reasons) if (page := page_of(one, docs))]
-    if pages:
-        blocks.append(terminal.block("Pages of these reasons", pages, color=color))
+    blocks += terminal.pages(reasons, docs, color=color)
     blocks.append(terminal.block(f"Status: {_summary(board)}.", color=color))
     return terminal.paragraphs(blocks)
 

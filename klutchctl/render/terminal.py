@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+from reconciler.core.decision import page_of
+
 # Control and format characters (escape sequences, line breaks, bidirectional overrides, zero
 # width), surrogates, private and unassigned characters, and the two Unicode line separators.
 NAMES_SHOWN: Final = 3
@@ -63,6 +65,12 @@ def styled(text: str, style: Style | None, *, color: bool) -> str:
 
 def block(title: str, lines: Iterable[str] = (), *, color: bool) -> list[str]:
     return [styled(title, Style.BOLD, color=color), *lines]
+
+
+def pages(reasons: Iterable[str], docs: str, *, color: bool) -> list[list[str]]:
+    """Return the block with the pages of reasons on the site `docs`, if there is any."""
+    found = [f"  {page}" for one in sorted({*reasons}) if (page := page_of(one, docs))]
+    return [block("Pages of these reasons", found, color=color)] if found else []
 
 
 def paragraphs(blocks: Iterable[Iterable[str]]) -> str:

@@ -29,7 +29,9 @@ _GAP: Final = "   "
 Fact: TypeAlias = tuple[str, str, Origin | None]  # what, which, where
 
 
-def text(explanation: Explanation, health: Sequence[UnitHealth], *, color: bool = False) -> str:
+def text(
+    explanation: Explanation, health: Sequence[UnitHealth], *, color: bool = False, docs: str = ""
+) -> str:
     plan = explanation.plan
     sections = (
         ("In the files", list(_files(explanation))),
@@ -39,10 +41,12 @@ def text(explanation: Explanation, health: Sequence[UnitHealth], *, color: bool 
         ("Not read", named_lines(plan_rows.unread(plan.unseen))),
         ("Health", [_INDENT + _health(unit) for unit in health]),
     )
+    reasons = (*(one.reason for one in health), *(one.guard for one in plan.held))
     return terminal.paragraphs(
         [
             terminal.block(visible(str(explanation.target)), color=color),
             *(terminal.block(title, lines, color=color) for title, lines in sections if lines),
+            *terminal.pages(reasons, docs, color=color),
         ]
     )
 
@@ -66,7 +70,11 @@ def facts(source: Provenance) -> Iterator[Fact]:
     yield "Cluster", source.cluster, source.cluster_origin
     yield "ControlPlane", source.control_plane, source.control_plane_origin
     for clause in source.clauses:
-        yield "selector", f"{clause.text}: {_yes(clause.holds)}", clause.origin
+        yield (
+            "selector",
+            f"{clause.text}: {'holds' if clause.holds else 'does not hold'}",
+            clause.origin,
+        )
     yield "selected", _selected(source), None
     if source.template:
         yield "Template", source.template, source.template_origin
@@ -89,10 +97,6 @@ def _selected(source: Provenance) -> str:
         return "yes"
     why = "" if source.clauses else ": nothing in it speaks of this cluster"
     return f"no{why}"
-
-
-def _yes(holds: bool) -> str:
-    return "holds" if holds else "does not hold"
 
 
 def _claim(claim: Claim) -> str:

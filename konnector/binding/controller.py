@@ -314,6 +314,7 @@ class Bindings:
                 copies.adopts_controlled(seen.export),
                 machinery.left_out(seen.export),
                 claim_status.takes_conditions(seen.crd, kind.version),
+                self._context.runtime.recorder.docs,
             )
             say = Say(
                 recreates=manifest.annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,

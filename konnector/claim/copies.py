@@ -57,7 +57,7 @@ class Pair:
     `carries`: the labels and annotations that go up beside those that always do.
     `adopts_controlled`: instances that another object controls are claims, too.
     `left_out`: the fields that the export leaves out, which go neither way. `has_conditions`: the
-    schema of its status has conditions.
+    schema of its status has conditions. `docs`: the site with the pages of reasons.
     """
 
     kind: Kind
@@ -68,6 +68,7 @@ class Pair:
     adopts_controlled: bool = False
     left_out: frozenset[tuple[str, ...]] = frozenset()
     has_conditions: bool = False
+    docs: str = ""
 
     def content(self, live: Manifest) -> dict[str, JSON]:
         """Return what of an instance goes to the other side, without identity and metadata."""

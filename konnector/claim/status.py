@@ -13,7 +13,7 @@ from konnector.claim.copies import Pair
 from reconciler.api import claim_status
 from reconciler.api.claim_status import Stop
 from reconciler.core import decision, manifest
-from reconciler.core.decision import Note, Step
+from reconciler.core.decision import Note, Step, page_of
 from reconciler.core.manifest import JSON, Manifest
 
 
@@ -65,7 +65,8 @@ def waiting(pair: Pair, claim: Manifest, note: Note, now: datetime) -> tuple[Ste
     """
     if not pair.has_conditions:
         return resumed(pair, claim)
-    change = claim_status.stopped(claim, Stop(note.reason, note.message), now=now)
+    stop = Stop(note.reason, note.message, page_of(note.reason, pair.docs))
+    change = claim_status.stopped(claim, stop, now=now)
     if change is None:
         return ()
     return _patch(pair, claim, {**manifest.get_map(claim, "status"), **change})

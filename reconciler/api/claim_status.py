@@ -23,6 +23,7 @@ class Stop:
 
     reason: str
     message: str
+    page: str = ""
 
     @property
     def note(self) -> Note:
@@ -72,7 +73,7 @@ def stopped(claim: Manifest, stop: Stop, *, now: datetime) -> dict[str, JSON] | 
         return None
     if _reason(claim) == stop.reason:
         return None
-    new = Condition(SYNCED, FALSE, reason=stop.reason, message=stop.message)
+    new = Condition(SYNCED, FALSE, "", stop.reason, stop.message, page=stop.page)
     said = conditions.set_condition(conditions.of(claim), new, now=now)
     return {"conditions": conditions.dump(said)}
 

@@ -177,7 +177,8 @@ class Controller(Generic[K]):
 def _place(error: BaseException) -> str:
     """Return what a defect is and where, innermost first; never its text, which may tell values."""
     frames = reversed(traceback.extract_tb(error.__traceback__, -_FRAMES))
-    where = ", ".join(f"{_short(one.filename)}:{one.lineno} {one.name}" for one in frames)
+    shown = ((PurePath(one.filename).parts[-3:], one.lineno, one.name) for one in frames)
+    where = ", ".join(f"{'/'.join(file)}:{line} {name}" for file, line, name in shown)
     defect = f"{type(error).__name__} at {where or 'nowhere'}"
     return "; from ".join((defect, *map(_place, _behind(error))))
 
@@ -187,10 +188,6 @@ def _behind(error: BaseException) -> Sequence[BaseException]:
         return error.exceptions[:_FRAMES]
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return () if cause is None else (cause,)
-
-
-def _short(file: str) -> str:
-    return "/".join(PurePath(file).parts[-3:])
 
 
 class Queue(Protocol[K_contra]):

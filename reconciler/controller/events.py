@@ -19,7 +19,7 @@ from reconciler.controller.metrics import Metrics
 from reconciler.controller.queue import WorkQueue
 from reconciler.controller.tasks import Clock
 from reconciler.core import names
-from reconciler.core.decision import Note, page_of
+from reconciler.core.decision import Note, link_to
 from reconciler.core.documents import one_line
 from reconciler.core.errors import AlreadyExists, ClusterError, Retry
 from reconciler.core.manifest import Manifest, name_of, namespace_of, uid_of
@@ -57,7 +57,7 @@ def event_of(about: Ref, uid: str, note: Note, *, source: Source, now: datetime)
     prefix = about.name[:_LONGEST_PREFIX].rstrip(".-")
     if names.subdomain_problem(prefix):  # RBAC objects may be called as they like
         prefix = about.kind.kind.lower()
-    link = f" ({page})" if (page := page_of(note.reason, source.docs)) else ""
+    link = link_to(note.reason, source.docs)
     text = one_line(note.message).encode()[: _LONGEST_NOTE - len(link)].decode(errors="ignore")
     regarding = {
         "apiVersion": about.kind.api_version,
@@ -118,7 +118,7 @@ class EventRecorder:
         metrics: Metrics,
     ) -> None:
         self._cluster, self._fence = cluster, fence
-        self._source, self._manager = source, manager
+        self._source, self.docs, self._manager = source, source.docs, manager
         self._clock, self._metrics = clock, metrics
         self._said: OrderedDict[_Key, _Said] = OrderedDict()
         self._queue: WorkQueue[_Key | None] = WorkQueue(clock)

@@ -49,7 +49,9 @@ def observed(recent: ReadYourWrites, live: Manifest) -> Observed:
 
 
 class Recorder(Protocol):
-    """A recorder of Events about objects."""
+    """A recorder of Events about objects; on the site `docs` are the pages of reasons."""
+
+    docs: str
 
     def record(self, about: Ref, live: Manifest, note: Note) -> None:
         """Record an Event, as soon as possible and as well as possible."""
@@ -149,6 +151,7 @@ class _Execution:
             replace(decision, conditions=conditions, fields=fields),
             failed=self.failed,
             now=self.executor.now(),
+            docs=self.executor.recorder.docs,
         )
         if patch is not None:
             await self.attempt(Task((patch,)))

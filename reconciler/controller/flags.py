@@ -29,7 +29,7 @@ METRICS: Final = ("127.0.0.1", 8082)
 METRICS_ADDRESS: Final = "127.0.0.1:8082"
 _SERVED: Final = {"probe": "/healthz, /readyz", "metrics": "/metrics"}
 KUBECONFIG: Final = "default: $KUBECONFIG, ~/.kube/config, or the pod's own"
-_DOCS: Final = "site of the documentation: Events link to the pages of reasons"
+_DOCS: Final = "site of the documentation: Events and conditions link to the pages of reasons"
 _SWITCHES: Final = frozenset({"log-json-split-stream", "log-text-split-stream"})
 _BOOLEANS: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
 
@@ -43,8 +43,8 @@ class Operation:
 
     `context` is one of `kubeconfig`; None: the current one, and the usual files. `probes` and
     `metrics` are addresses, with the host "" all of this machine; None: not served. `workers` is
-    for each kind; `qps` and `burst` are limits for each cluster. Events link to the site `docs`.
-    `unserved` are given flags without an effect.
+    for each kind; `qps` and `burst` are limits for each cluster. Events and conditions
+    link to the site `docs`. `unserved` are given flags without an effect.
     """
 
     kubeconfig: str | None = None

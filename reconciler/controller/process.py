@@ -163,8 +163,13 @@ class Text(logging.Formatter):
     """`2026-11-22T03:04:05.678Z WARNING the sentence field="value"`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
-        return f"{_time(record)} {record.levelname} {_line(record.getMessage())}{fields}"
+        shown = {
+            name: value if isinstance(value, int | float) else json.dumps(str(value))
+            for name, value in _fields(record).items()
+        }
+        fields = "".join(f" {name}={value}" for name, value in shown.items())
+        message = record.getMessage().replace("\n", "\\n")
+        return f"{_time(record)} {record.levelname} {message}{fields}"
 
 
 class Json(logging.Formatter):
@@ -192,11 +197,3 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 def _time(record: logging.LogRecord) -> str:
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{seconds}.{int(record.msecs):03d}Z"
-
-
-def _quoted(value: object) -> str:
-    return str(value) if isinstance(value, int | float) else json.dumps(str(value))
-
-
-def _line(text: str) -> str:
-    return text.replace("\n", "\\n")

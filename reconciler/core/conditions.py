@@ -5,9 +5,11 @@ list of conditions changes (protocol-konnector.md 0, protocol-bind.md A.9) and r
 when a cause applies, with what message, and where conditions are stored.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 from reconciler.core.manifest import JSON, Manifest, get_int, get_list, get_text
@@ -23,7 +25,10 @@ INFO: Final = "Info"
 
 READY: Final = "Ready"
 
-_TEXTS: Final = ("type", "status", "severity", "reason", "message", "lastTransitionTime")
+_NAMES: Final = ("type", "status", "severity", "reason", "message")
+_TEXTS: Final = {**{one: one for one in _NAMES}, "lastTransitionTime": "last_transition_time"}
+_SAID: Final = attrgetter("status", "severity", "reason", "message")
+_LINK: Final = re.compile(r" \((https?://[^\s()]+/reasons/[^\s()/]+/)\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +44,8 @@ class Cause:
 class Condition:
     """A condition. "" stands for an absent text.
 
-    `last_transition_time` is RFC 3339 text as it is on the wire; `extra` holds the fields that
-    we do not know, so that writing a list back loses nothing.
+    `last_transition_time` is RFC 3339 text as it is on the wire, where the address `page` ends the
+    message; `extra` holds unknown fields, so that writing a list back loses nothing.
     """
 
     type: str
@@ -49,16 +54,12 @@ class Condition:
     reason: str = ""
     message: str = ""
     last_transition_time: str = ""
+    page: str = ""
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
     def says_the_same(self, other: "Condition") -> bool:
         """Return whether status, severity, reason and message agree."""
-        return (self.status, self.severity, self.reason, self.message) == (
-            other.status,
-            other.severity,
-            other.reason,
-            other.message,
-        )
+        return bool(_SAID(self) == _SAID(other))
 
 
 Conditions = tuple[Condition, ...]
@@ -88,7 +89,7 @@ def set_condition(conditions: Iterable[Condition], new: Condition, *, now: datet
         new = Condition(new.type, TRUE, message=new.message)
     old = find(present, new.type)
     if old is not None and old.last_transition_time and old.says_the_same(new):
-        new = old
+        new = replace(old, page=new.page)
     else:
         new = replace(new, last_transition_time=format_time(now))
     return ordered((*(each for each in present if each.type != new.type), new))
@@ -128,10 +129,10 @@ def summary(conditions: Iterable[Condition]) -> Condition | None:
     if first.status == TRUE:
         return true(READY)
     if first.status != FALSE:
-        return Condition(READY, UNKNOWN, "", first.reason, first.message)
+        return Condition(READY, UNKNOWN, "", first.reason, first.message, page=first.page)
     # A False without a known severity is nobody's promise: it counts as an error.
     severity = first.severity if first.severity in (WARNING, INFO) else ERROR
-    return Condition(READY, FALSE, severity, first.reason, first.message)
+    return Condition(READY, FALSE, severity, first.reason, first.message, page=first.page)
 
 
 def _urgency(condition: Condition) -> int:
@@ -183,15 +184,10 @@ def parse(items: Sequence[JSON]) -> Conditions:
 
 
 def _parse(item: Manifest) -> Condition:
-    return Condition(
-        type=get_text(item, "type"),
-        status=get_text(item, "status"),
-        severity=get_text(item, "severity"),
-        reason=get_text(item, "reason"),
-        message=get_text(item, "message"),
-        last_transition_time=get_text(item, "lastTransitionTime"),
-        extra={name: value for name, value in item.items() if name not in _TEXTS},
-    )
+    texts = {name: get_text(item, key) for key, name in _TEXTS.items()}
+    message, *page = _LINK.split(texts.pop("message"))
+    extra = {key: value for key, value in item.items() if key not in _TEXTS}
+    return Condition(**texts, message=message, page="".join(page), extra=extra)
 
 
 def dump(conditions: Iterable[Condition]) -> list[dict[str, JSON]]:
@@ -200,15 +196,9 @@ def dump(conditions: Iterable[Condition]) -> list[dict[str, JSON]]:
 
 
 def _dump(condition: Condition) -> dict[str, JSON]:
-    texts = (
-        condition.type,
-        condition.status,
-        condition.severity,
-        condition.reason,
-        condition.message,
-        condition.last_transition_time,
-    )
-    known = {name: text for name, text in zip(_TEXTS, texts, strict=True) if text}
+    known = {key: text for key, name in _TEXTS.items() if (text := getattr(condition, name))}
+    if condition.page:
+        known["message"] = f"{condition.message} ({condition.page})"
     return {**condition.extra, **known}
 
 

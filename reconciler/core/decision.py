@@ -6,7 +6,7 @@ something was decided, and how a step is sent.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote
@@ -94,6 +94,11 @@ class Note:
 def page_of(reason: str, docs: str) -> str:
     """Return the address of a reason's page on the site `docs`; "" without a site or a reason."""
     return f"{docs.rstrip('/')}/reasons/{quote(reason, safe='')}/" if docs and reason else ""
+
+
+def link_to(reason: str, docs: str) -> str:
+    """Return the end of a message that has the address of its reason's page, or ""."""
+    return f" ({page})" if (page := page_of(reason, docs)) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,17 +191,19 @@ def status_patch(
     *,
     failed: Sequence[tuple[Cause, str]],
     now: datetime,
+    docs: str = "",
 ) -> Patch | None:
     """Return the write of `.status`, or None where it says all of that already.
 
-    Conditions that the decision does not name stay as they are.
+    Conditions that the decision does not name stay. Others link to the site `docs`.
     """
     present = conditions.of(live)
     causes = {cause.type: conditions.false(cause, message) for cause, message in failed}
     decided = {each.type: each for each in decision.conditions} | causes
     after = present
     for condition in decided.values():
-        after = conditions.set_condition(after, condition, now=now)
+        with_page = replace(condition, page=page_of(condition.reason, docs))
+        after = conditions.set_condition(after, with_page, now=now)
     if decided and decision.sums_up:
         after = conditions.summarize(after, now=now)
     status: dict[str, JSON] = dict(decision.fields)

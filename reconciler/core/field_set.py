@@ -226,7 +226,9 @@ def value_at(value: JSON, step: str, indexes: Indexes) -> JSON:
 
 def key_names(steps: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the keys by which steps tell items apart; none for items of a set."""
-    return tuple(sorted({name for step in steps if step[:2] == "k:" for name in _said(step)}))
+    return tuple(
+        sorted({name for step in steps if step[:2] == "k:" for name in get_map(_json(step[2:]))})
+    )
 
 
 def item_key(item: JSON, names: Collection[str]) -> bytes:
@@ -288,10 +290,6 @@ def _index_of(items: _Items, names: tuple[str, ...]) -> dict[bytes, JSON]:
             stated = [[name, item[name]] for name in names if item.get(name) is not None]
             index.setdefault(canonical(stated), item)
     return index
-
-
-def _said(step: str) -> Manifest:
-    return get_map(_json(step[2:]))
 
 
 def _json(text: str) -> JSON:

@@ -29,7 +29,8 @@ def of_syntax(text: str, line: int) -> str:
     around = [here, *(lines[one.line - 1] for one in opened)]
     if any(map(_TEMPLATE.search, around)):
         return of_template()
-    if any(map(_is_bare_variable, around)):
+    # `${` outside of quotes: its braces are YAML's.
+    if any(_VARIABLE.match(line, at) for line in around for at in _bare(line)):
         return "Put a value with ${...} in quotes"
     if opened:
         last = opened[-1]
@@ -48,11 +49,6 @@ def of_twice(key: str, column: int, first: int) -> str:
     if column == 1 and key in _OF_DOCUMENTS:
         return f"It is in line {first} too: a line with --- goes between two documents"
     return f"It is in line {first} too: keep one of them"
-
-
-def _is_bare_variable(line: str) -> bool:
-    """Tell whether `${` stands outside of quotes, where its braces are YAML's."""
-    return any(_VARIABLE.match(line, at) is not None for at in _bare(line))
 
 
 @dataclass(frozen=True, slots=True)

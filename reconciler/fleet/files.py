@@ -117,7 +117,8 @@ class Patterns:
                 below.update(other.with_deep())
                 hits |= other.ends
                 named = named or bool(other.ends)
-        return Reach(frozenset(filter(_goes_on, below)), frozenset(hits), named)
+        goes_on = (one for one in below if one.stays or one.named or one.wild)
+        return Reach(frozenset(goes_on), frozenset(hits), named)
 
     def hits(self, path: str) -> frozenset[int]:
         """Return the numbers of the patterns that name the file at `path`."""
@@ -134,10 +135,6 @@ class Patterns:
             above, _, name = folder.rpartition("/")
             self._folders[folder] = self.step(self._reached(above), name).below
         return self._folders[folder]
-
-
-def _goes_on(node: _Place) -> bool:
-    return node.stays or bool(node.named or node.wild)
 
 
 @dataclass(frozen=True, slots=True)

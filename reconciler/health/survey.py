@@ -234,16 +234,12 @@ async def health_of(
         nearly = [unit for unit in units if verdict.awaits_definition(unit, live.facts(unit))]
         crds = await definitions(app, {unit.name for unit in nearly})
     except Incomplete as error:
-        return {unit: _unread(unit, str(error.errors[0])) for unit in units}
+        unread = partial(verdict.UnitHealth, state=verdict.State.UNKNOWN, reason="NotRead")
+        return {unit: unread(unit, message=str(error.errors[0])) for unit in units}
     time = now()
     return {
         unit: verdict.judge(unit, live.facts(unit, crds.get(unit.name)), now=time) for unit in units
     }
-
-
-def _unread(unit: UnitKey, reason: str) -> verdict.UnitHealth:
-    """Return the health of a unit in a cluster that could not be read."""
-    return verdict.UnitHealth(unit, verdict.State.UNKNOWN, "NotRead", reason)
 
 
 async def definitions(app: Reader, units: Collection[str]) -> Mapping[str, Manifest | None]:

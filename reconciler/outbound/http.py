@@ -222,7 +222,10 @@ class Http:
                     method,
                     URL(url, encoded=True),
                     data=body,
-                    headers={name: _revealed(value) for name, value in dict(headers).items()},
+                    headers={
+                        name: value.reveal() if isinstance(value, Secret) else value
+                        for name, value in dict(headers).items()
+                    },
                     proxy=None if proxy is None else proxy.reveal(),
                     allow_redirects=False,
                     trace_request_ctx=progress,
@@ -287,10 +290,6 @@ class Http:
             if isinstance(error, kind):
                 return sentence.format(**words)
         return f"the connection failed: {words['said']}"
-
-
-def _revealed(value: str | Secret) -> str:
-    return value.reveal() if isinstance(value, Secret) else value
 
 
 def _as_it_is(address: Address) -> str:

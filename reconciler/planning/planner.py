@@ -244,7 +244,11 @@ def _add_unit(draft: _Draft, site: Site, unit: Unit, planned: UnitPlan) -> None:
     draft.changes += (
         replace(change, waits_for=others) if change.acts else change
         for change in (
-            *(map(_unproved, changes) if site.undecided else changes),
+            *(
+                # Of a unit whose credentials only an apply may read.
+                replace(one, reason=f"{one.reason}; {LOOKED_AT}") if site.undecided else one
+                for one in changes
+            ),
             *owner_changes(site, unit, changes),
         )
     )
@@ -253,11 +257,6 @@ def _add_unit(draft: _Draft, site: Site, unit: Unit, planned: UnitPlan) -> None:
     draft.bodies |= planned.bodies
     if any(change.action is Action.REPLACE and not change.keeps_data for change in changes):
         _count(draft, site.app, unit.key)
-
-
-def _unproved(change: Change) -> Change:
-    """Tell of a line of a unit that only who may read its credentials can tell all of it."""
-    return replace(change, reason=f"{change.reason}; {LOOKED_AT}")
 
 
 def _endangered(prune: prune_units.Prune) -> str:

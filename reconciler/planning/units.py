@@ -318,7 +318,10 @@ def owner_changes(site: Site, unit: Unit, changes: Sequence[Change]) -> tuple[Ch
     another live binding owns, is not touched.
     """
     bound = next((change for change in changes if change.ref.kind == api.API_SERVICE_BINDING), None)
-    if bound is None or bound.action not in _LEFT_AS_IT_IS or _may_not_own(site):
+    # The garbage collector would miss a cluster-scoped owner, and delete the CRD.
+    if not site.is_direct and site.placement.bindings_cluster_scoped:
+        return ()
+    if bound is None or bound.action not in _LEFT_AS_IT_IS:
         return ()
     index = site.app if bound.ref.cluster == site.app.name else site.control_plane
     live, crd = index.at(bound.ref), site.app.get(CRD, "", unit.key.name)
@@ -339,11 +342,6 @@ def owner_changes(site: Site, unit: Unit, changes: Sequence[Change]) -> tuple[Ch
         steps=(Step(Verb.OWN, site.app.ref(CRD, crd), "ownerReference to the binding"),),
     )
     return (line,)
-
-
-def _may_not_own(site: Site) -> bool:
-    """Tell whether the garbage collector would miss a cluster-scoped owner, and delete the CRD."""
-    return not site.is_direct and site.placement.bindings_cluster_scoped
 
 
 def _owners(crd: Manifest) -> set[str]:

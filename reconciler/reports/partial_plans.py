@@ -172,9 +172,8 @@ def _guarded(fleet: Fleet, plan: Plan, lines: Sequence[Change], clusters: Collec
     extent = prune_units.extent_of(fleet, plan.changes)
     free = [replace(line, held=()) for line in lines]
     held = prune_units.held_back(letting_go(fleet).guards, free, extent)
-    misplaced = [
-        one for one in plan.held if len(one.clusters) == 1 and _is_stuck(one.clusters[0], lines)
-    ]
+    stuck = {(line.cluster,) for line in lines if _is_blocked_whole(line)}
+    misplaced = [one for one in plan.held if one.clusters in stuck]
     return identified(
         replace(
             plan,
@@ -185,10 +184,6 @@ def _guarded(fleet: Fleet, plan: Plan, lines: Sequence[Change], clusters: Collec
             warnings=(),
         )
     )
-
-
-def _is_stuck(cluster: str, lines: Sequence[Change]) -> bool:
-    return any(line.cluster == cluster and _is_blocked_whole(line) for line in lines)
 
 
 def _is_blocked_whole(change: Change) -> bool:

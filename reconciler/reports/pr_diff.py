@@ -171,7 +171,9 @@ def _stated(thing: ControlPlane | AppCluster | Unit) -> dict[str, JSON]:
     """
     values = {field.name: getattr(thing, field.name) for field in fields(thing)}
     return {
-        _NAMES.get(name) or to_camel(name): _shown(value) if name == "ca" else _json(value)
+        _NAMES.get(name) or to_camel(name): (value and f"sha256 {digest(value)[:_DIGEST_SHOWN]}")
+        if name == "ca"
+        else _json(value)
         for name, value in values.items()
         if name not in _REPORTED_ELSEWHERE
     }
@@ -187,10 +189,6 @@ def _json(value: Any) -> JSON:
         return {to_camel(field.name): _json(getattr(value, field.name)) for field in fields(value)}
     plain = value is None or type(value) in (str, bool, int, float)
     return value if plain else str(value)
-
-
-def _shown(certificates: str) -> str:
-    return f"sha256 {digest(certificates)[:_DIGEST_SHOWN]}" if certificates else ""
 
 
 def _of_units(base: Fleet, head: Fleet) -> Iterator[Edit]:

@@ -155,7 +155,8 @@ def walk(store: Store, patterns: Patterns) -> Iterator[tuple[str, EntryType | Un
             )
             if not wanted and not inside:
                 continue
-            problem = base_model.path_problem(path) or _depth_problem(path)
+            deep = f"has more than {MAX_DEPTH} folders" if path.count("/") > MAX_DEPTH else ""
+            problem = base_model.path_problem(path) or deep
             if problem:
                 shown = f"{path}/" if inside else path
                 yield shown, Unreadable("bad-path", f"cannot be read: the path {problem}")
@@ -184,10 +185,6 @@ def _may_hold_files(store: Store, path: str, entry_type: EntryType) -> bool:
         return store.entry_type(place) is not EntryType.FILE
     except Unreadable:
         return True
-
-
-def _depth_problem(path: str) -> str:
-    return f"has more than {MAX_DEPTH} folders" if path.count("/") > MAX_DEPTH else ""
 
 
 def gather(store: Store, entry: str) -> Gathered:

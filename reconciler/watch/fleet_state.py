@@ -246,15 +246,13 @@ def _undone(report: Report) -> tuple[tuple[Change, Outcome | None], ...]:
     found = lines | {
         key: (lines[key][0] if key in lines else end.change, end) for key, end in ends.items()
     }
-    return tuple(line for line in found.values() if not _is_done(line[1]))
+    return tuple(
+        (line, end) for line, end in found.values() if end is None or end.status not in GOOD
+    )
 
 
 def _others(held: Iterable[Held], scope: frozenset[str]) -> Iterable[Held]:
     return (one for one in held if not one.clusters or not scope.issuperset(one.clusters))
-
-
-def _is_done(outcome: Outcome | None) -> bool:
-    return outcome is not None and outcome.status in GOOD
 
 
 def merged(before: Board, after: Board, scope: Scope) -> Board:

@@ -64,10 +64,6 @@ class Clock:
     jitter: Callable[[], float]
 
 
-def _as_it_is(fleet: Fleet) -> Fleet:
-    return fleet
-
-
 class Watch:
     """Follows one source. Use once, within one event loop.
 
@@ -83,7 +79,7 @@ class Watch:
         terms: agenda.Terms,
         clock: Clock,
         observers: Sequence[Observer],
-        shape: Shape = _as_it_is,
+        shape: Shape = lambda fleet: fleet,
     ) -> None:
         self._source, self._do, self._shape = source, do, shape
         self._terms, self._clock = terms, clock

@@ -23,7 +23,9 @@ def merged(live: Any, change: Any) -> Any:
 def patched(live: Any, operations: Sequence[Any]) -> Any:
     """Patch an object in place, and return it. Raises Refused."""
     for one in operations:
-        *above, last = [_unescaped(step) for step in one["path"].split("/")[1:]]
+        *above, last = [
+            step.replace("~1", "/").replace("~0", "~") for step in one["path"].split("/")[1:]
+        ]
         parent = live
         for step in above:
             parent = _get(parent, step)
@@ -31,10 +33,6 @@ def patched(live: Any, operations: Sequence[Any]) -> Any:
                 raise answers.unpatchable()
         _do(one, parent, last)
     return live
-
-
-def _unescaped(step: str) -> str:
-    return step.replace("~1", "/").replace("~0", "~")
 
 
 def _get(value: Any, step: str) -> Any:

@@ -50,7 +50,7 @@ class Scene:
         self.faults = self.cluster.faults
         self.ref = Ref(plane.name, CLUSTER_BINDING, namespace, "cluster")
         self.fence = WriteFence()
-        self.live, self.recorded = {}, []
+        self.live, self.recorded, self.docs = {}, [], ""
 
     async def make(self):
         secret = {"kubeconfigSecretRef": {"name": "kubeconfig", "key": "kubeconfig"}}

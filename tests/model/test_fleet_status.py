@@ -36,7 +36,7 @@ class Clock(SystemClock):
 
 class Recorder:
     def __init__(self):
-        self.notes = []
+        self.notes, self.docs = [], ""
 
     def record(self, about, live, note):
         assert uid_of(live)

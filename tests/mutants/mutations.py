@@ -836,7 +836,7 @@ WATCH: Final = (
     ),
     Mutation(
         "unread-is-no-unit",
-        r"return \{unit: _unread\(unit, str\(error\.errors\[0\]\)\) for unit in units\}",
+        r"return \{unit: unread\(unit, message=str\(error\.errors\[0\]\)\) for unit in units\}",
         "units of a cluster that cannot be read are not there",
         ("tests/model/test_health.py",),
         new="return {}",

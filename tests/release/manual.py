@@ -45,7 +45,9 @@ def page(version: str) -> str:
         ".SH COMMANDS",
         *_commands(context),
         ".SH EXIT STATUS",
-        *_items({str(int(code)): _sentence(text) for code, text in MEANINGS.items()}),
+        *_items(
+            {str(int(code)): f"{text[:1].upper()}{text[1:]}." for code, text in MEANINGS.items()}
+        ),
         ".SH ENVIRONMENT",
         *_items(_ENVIRONMENT),
         ".SH FILES",
@@ -84,10 +86,6 @@ def _items(texts: Mapping[str, str]) -> Iterator[str]:
     for name, text in texts.items():
         # A list of choices may be broken after each.
         yield from (".TP", rf"\fB{_text(name)}\fR".replace("|", r"|\:"), *_lines(text))
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _uncapitalised(text: str | None) -> str:

@@ -105,7 +105,11 @@ class Tenant:
         No request may still be undecided.
         """
         listing = await self.plane.cluster.list(API_SERVICE_EXPORT, namespace=space)
-        synced = {get_text(one, "metadata", "name") for one in listing.items if _is_synced(one)}
+        synced = {
+            get_text(one, "metadata", "name")
+            for one in listing.items
+            if _holds(one, "ProviderInSync")
+        }
         requests = await self.plane.cluster.list(API_SERVICE_EXPORT_REQUEST, namespace=space)
         answered = all(get_text(r, "status", "phase") == "Succeeded" for r in requests.items)
         role = await self.at(refs.CLUSTER_ROLE, names.space_cluster_role(space))
@@ -299,10 +303,6 @@ async def _binds(tenant: Tenant, *offers: Offer) -> bool:
     deployment = await tenant.at(refs.DEPLOYMENT, names.konnector_deployment(ACB), space)
     complete = deployment is not None and bound == {one.name for one in offers}
     return complete and _holds(live, "SecretValid") and await tenant.exported(space, *offers)
-
-
-def _is_synced(export: Manifest) -> bool:
-    return _holds(export, "ProviderInSync")
 
 
 def _holds(live: Manifest | None, condition: str) -> bool:

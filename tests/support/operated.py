@@ -224,16 +224,6 @@ def rows(one: User, reported: Mapping[str, str]) -> list[str]:
     return [row for (row,) in one.ask(reported, "SELECT row FROM kept")]
 
 
-async def events(one: User) -> dict[str, str]:
-    """Return what the Events of a user's namespace say, by reason."""
-    listing = await one.plane.cluster.list(refs.EVENT, namespace=one.namespace)
-    return {get_text(each, "reason"): get_text(each, "note") for each in listing.items}
-
-
-async def was_reported(one: User, reason: str, part: str) -> bool:
-    return part in (await events(one)).get(reason, "")
-
-
 def has_reason(wanted: str) -> Callable[[Manifest], bool]:
     """Return what tells whether a condition of an object has this reason."""
     return lambda live: any(

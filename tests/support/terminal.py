@@ -1,36 +1,49 @@
-"""Draws a transcript of a terminal as an animated SVG, without scripts or fonts of others.
+"""Draws a run of the demo as an animated SVG, without scripts or fonts of others.
 
-A scene begins with each line "== TITLE". Lines appear one after another; a viewer that asks for
-reduced motion sees the last scene.
+A scene is a step of it. Lines appear one after another; a viewer that asks for reduced motion sees
+the last scene.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from html import escape
+from pathlib import Path
 from typing import Final
 
 _WIDTH, _LINE, _LEFT, _TOP = 1000, 21, 24, 62  # px
 _TYPED, _PRINTED, _READ = 1.2, 0.25, 3.0  # seconds: after a command, a line, a scene
+_LONGEST, _WIDEST = 12, 112  # lines of a scene, characters of a line
+TITLE: Final = "The demo: plan, apply, a claim, a restored table, drift, status, and a guard"
+SCENES: Final = Path(__file__).with_name("scenes.txt").read_text("utf-8").splitlines()
 _CLASSES: Final = {"== ": "title", "$ ": "typed", "  + ": "add", "  ~ ": "change", "  ! ": "change"}
-_STYLE: Final = """
-.page{fill:#f6f8fa;stroke:#afb8c1}.dot{fill:#afb8c1}text{fill:#1f2328;white-space:pre}
-.title{fill:#0a5bc4;font-weight:600}.typed{font-weight:600}.add{fill:#17662b}.change{fill:#8a4600}
-.line{opacity:0;animation-duration:%.1fs;animation-iteration-count:infinite;
-animation-timing-function:step-end}
-@media (prefers-color-scheme:dark){
-.page{fill:#15191f;stroke:#3d444d}.dot{fill:#3d444d}text{fill:#e6edf3}
-.title{fill:#6cb0ff}.add{fill:#5fd17a}.change{fill:#f0a35e}}
-@media (prefers-reduced-motion:reduce){.line{animation:none}.last{opacity:1}}
-"""
+_STYLE: Final = Path(__file__).with_suffix(".css").read_text("utf-8")
 
 
-def scenes(transcript: str) -> list[list[str]]:
-    return [part.strip("\n").splitlines() for part in re.split(r"\n(?=== )", transcript)]
+def recorded(printed: str) -> list[list[str]]:
+    """Return the scenes from what the demo printed, in its words; "..." is what does not fit."""
+    parts = [part.strip("\n").splitlines() for part in re.split(r"\n(?=== )", printed)]
+    found = {part[0].removeprefix("== "): part for part in parts if part}
+    return [_shortened([_narrow(line) for line in found[one] if _shown(line)]) for one in SCENES]
 
 
-def drawn(transcript: str, title: str) -> str:
-    """Return the SVG. `title`: for those who do not see it."""
-    parts = scenes(transcript)
+def _shown(line: str) -> bool:
+    return bool(line) and not line.startswith("   done in ")  # how long it took there
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= _LONGEST else [*lines[: _LONGEST - 5], "  ...", *lines[-4:]]
+
+
+def _narrow(line: str) -> str:
+    """Return a line that fits, without the folder of this run."""
+    line = re.sub(r" --kubeconfig \S+|/\S*/(?=fleet-example)", "", line)
+    while len(line) > _WIDEST and (gap := re.search(r"(?<=\S)   +(?=\S)(?!.*\S   +\S)", line)):
+        line = line[: gap.start()] + "  " + line[gap.end() :]
+    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 3]}..."
+
+
+def drawn(parts: Sequence[Sequence[str]]) -> str:
+    """Return the SVG of these scenes."""
     height = _TOP + _LINE * max(map(len, parts)) + 8
     begins = [*_times(parts)]
     whole = begins[-1][-1]
@@ -50,7 +63,7 @@ def drawn(transcript: str, title: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}"'
         f' height="{height}" role="img" aria-labelledby="t" font-size="14"'
-        f' font-family="ui-monospace, Menlo, Consolas, monospace">\n<title id="t">{escape(title)}'
+        f' font-family="ui-monospace, Menlo, Consolas, monospace">\n<title id="t">{TITLE}'
         f"</title>\n<style>{_STYLE % whole}{''.join(frames)}</style>\n"
         f'<rect class="page" x="1" y="1" width="{_WIDTH - 2}" height="{height - 2}" rx="8"/>\n'
         + "".join(f'<circle class="dot" cx="{24 + 18 * n}" cy="22" r="6"/>' for n in range(3))

@@ -124,17 +124,6 @@ def test_every_make_target_exists():
     assert named <= {*targets}
 
 
-def test_what_the_demo_is_said_to_print_is_what_it_does():
-    shown = (
-        books.text("README.md").split("## Five minutes")[1].split("```text\n")[1].split("```")[0]
-    )
-    files = sorted((books.ROOT / "tests" / "demo").glob("*.py"))
-    demo = "".join(file.read_text("utf-8") for file in files)
-    titles = re.findall(r"^== (.*)$", shown, re.MULTILINE)
-    assert titles
-    assert [title for title in titles if title not in demo] == []
-
-
 def test_the_picture_of_the_library_shows_its_layers():
     project = tomllib.loads((books.ROOT / "pyproject.toml").read_text("utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]

@@ -2,11 +2,17 @@
 
 import json
 import logging
+from typing import Any
 
 import pytest
 
 from klutchctl.render.terminal import Lines
+from reconciler.controller.controller import ObjectReconciler
 from reconciler.controller.process import Json, Text
+from reconciler.core.errors import Oversized
+from reconciler.core.manifest import stub_of
+from reconciler.core.refs import CONFIG_MAP
+from reconciler.kube.store import Store
 
 
 def record(message: str = "the sentence", **fields: object) -> logging.LogRecord:
@@ -60,3 +66,35 @@ def test_a_warning_of_a_command_says_what_it_is_about():
     assert lines.format(said) == (
         r"WARNING bind: the API server warns ref=eu: Queue a/b warning=it is old\x1b"
     )
+
+
+class Recorded:
+    """A recorder, and the executor that has it."""
+
+    docs = ""
+
+    def __init__(self) -> None:
+        self.recorder, self.notes = self, list[Any]()
+
+    def record(self, about: Any, live: Any, note: Any) -> None:
+        self.notes.append((about.object, live["metadata"]["uid"], note.reason, note.type))
+
+
+class Settings(ObjectReconciler[str, Any]):
+    def __init__(self, executor: Any, view: Store) -> None:
+        super().__init__(executor)
+        self.view = view
+
+    subscribe = decide = None  # type: ignore[assignment]
+
+    async def look(self, key: str) -> Any:
+        return self.view.get("ns", key)
+
+
+async def test_an_event_names_it() -> None:
+    view, executor = Store(CONFIG_MAP, cluster="c"), Recorded()
+    view.put(stub_of({"metadata": {"namespace": "ns", "name": "a", "uid": "u"}}))
+    with pytest.raises(Oversized):
+        await Settings(executor, view).reconcile("a")
+    assert executor.notes == [("ConfigMap ns/a", "u", "TooLarge", "Warning")]
+    assert await Settings(executor, view).reconcile("b") is None

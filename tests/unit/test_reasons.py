@@ -11,12 +11,14 @@ import pytest
 import yaml
 
 from klutchctl import main
+from klutchctl.binding.checkup import Examined
 from klutchctl.commands.explain import reasons
 from klutchctl.entry import ExitCode
-from klutchctl.render import status
+from klutchctl.render import doctor, status
 from reconciler.controller.events import Source, event_of
 from reconciler.core.decision import Note, page_of
 from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.doctor.diagnosis import Check, problem
 from reconciler.health.verdict import State
 from reconciler.watch.fleet_state import SourceProblem
 from reconciler.watch.notify.messages import Reason as OfCommit
@@ -30,6 +32,7 @@ NAMES: Final = {one.name for one in BOOK}
 # The place of the reason among the arguments of these calls.
 PLACES: Final = {
     **dict.fromkeys(("Note", "_note", "Stop", "_Fault", "Held", "Blocked"), 0),
+    **dict.fromkeys(("warning", "problem"), 0),  # of a doctor
     **{"Verdict": 1, "Trouble": 1, "Cause": 2, "PlaneHealth": 2, "Condition": 3},
 }
 SITE: Final = "https://docs.example.org/0.1.0"
@@ -42,6 +45,7 @@ MADE: Final = {
     *("BindFailed", "RotationFailed", "SecretValidMissing", "ConnectedMissing"),
     *(one.value for one in SourceProblem if one is not SourceProblem.NONE),
     *(one.value for one in OfCommit),
+    *Check,
 }
 
 
@@ -113,7 +117,7 @@ def test_explain_prints_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert "klutchctl.dev/confirm-mass-delete" in out
 
 
-def test_explain_status_and_events_link_to_the_page_of_a_reason(
+def test_texts_events_and_conditions_link_to_the_page_of_a_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pages = {f"{SITE}/reasons/{name}/" for name, _ in site.reason_pages(TEXT)}
@@ -130,6 +134,8 @@ def test_explain_status_and_events_link_to_the_page_of_a_reason(
     event = event_of(Ref("", NAMESPACE, "", "shop"), "uid", note, source=source, now=boards.NOW)
     assert str(event["note"]).endswith(f"ö ({page})")
     assert len(str(event["note"]).encode()) in {1_023, 1_024}
+    finding = Examined("https://door", "door", (problem("routes", "404"),))
+    assert f"{SITE}/reasons/routes/" in doctor.address_text([finding], docs=SITE)
 
 
 def test_explain_names_reasons_that_are_near(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from reconciler.core.conditions import FALSE, READY, TRUE, UNKNOWN
+from reconciler.core.decision import link_to
 from reconciler.core.documents import one_line
 from reconciler.core.manifest import JSON, Manifest, get_text
 from reconciler.core.times import format_time
@@ -154,11 +155,17 @@ def _of_units(state: FleetState) -> Verdict:
 
 
 def conditions_of(
-    state: FleetState, before: Sequence[Manifest], *, generation: int, now: datetime
+    state: FleetState,
+    before: Sequence[Manifest],
+    *,
+    generation: int,
+    now: datetime,
+    docs: str = "",
 ) -> list[JSON]:
     """Return the conditions; one whose status is as it was `before` keeps its time."""
     found = verdict_of(state)
-    why = (found.reason, found.message)
+    link = "" if found.ready == TRUE else link_to(found.reason, docs)
+    why = (found.reason, cut(found.message, _MESSAGE - len(link)) + link)
     wanted = (
         (READY, found.ready, *why),
         (RECONCILING, *((TRUE, *why) if found.reconciling else _NOT_SO)),

@@ -100,6 +100,7 @@ def status_of(
     before: Manifest | None = None,
     accepted: str = "",
     generation: int = 1,
+    docs: str = "",
 ) -> dict[str, JSON]:
     """Return the status at `now`. `before` is the one that is there, whose times go on.
 
@@ -121,7 +122,7 @@ def status_of(
         "troubled": _troubled(found, get_maps(there, "troubled"), now),
         "history": _history(state.history, get_maps(there, "history")),
         "conditions": conditions_of(
-            state, get_maps(there, "conditions"), generation=generation, now=now
+            state, get_maps(there, "conditions"), generation=generation, now=now, docs=docs
         ),
     }
     return {key: value for key, value in status.items() if value not in ("", [], {})}

@@ -160,6 +160,7 @@ class FleetStatusWriter:
             before=known,
             accepted=self._accepted or "",
             generation=observed_generation(live, state.source.looked.tree),
+            docs=self._recorder.docs,
         )
         written = (status, resource_version_of(live)) == (self._written, self._version)
         if before != status and not written:

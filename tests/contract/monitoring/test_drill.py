@@ -128,10 +128,6 @@ class Place:
             await asyncio.sleep(0.15)
 
 
-def _same(registry):
-    return registry
-
-
 @pytest.fixture(scope="module")
 async def place(tmp_path_factory):
     prometheus.found("prometheus")
@@ -147,7 +143,9 @@ async def place(tmp_path_factory):
     async with contextlib.AsyncExitStack() as stack:
         ports = {}
         for name, registry in registries.items():
-            serving = health_server.served(("127.0.0.1", 0), metrics=partial(_same, registry))
+            serving = health_server.served(
+                ("127.0.0.1", 0), metrics=partial(lambda same: same, registry)
+            )
             _, ports[name] = stack.enter_context(serving)
         served = prometheus.served(
             tmp_path_factory.mktemp("prometheus"), MonitoringPorts(http, ports)

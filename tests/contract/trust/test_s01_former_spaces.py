@@ -1,6 +1,7 @@
 """S1: what a space left is nobody's who has its name later, live: neither rights nor data."""
 
 import base64
+import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -16,10 +17,11 @@ from reconciler.core.refs import NAMESPACE, ROLE_BINDING, SECRET, SERVICE_ACCOUN
 from reconciler.kube.client import KubeCluster
 from tests.support import kubeconfigs, removal
 from tests.support.accounts import with_token
-from tests.support.backend import USUAL, backend
+from tests.support.backend import USUAL, backend, idle
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.offers import offered
+from tests.support.removal import remove
 from tests.support.served_spaces import APP, AppCluster, Space, a_space, filled, gone, place_of
 
 HASHED = replace(USUAL, hashed_names=True)
@@ -156,3 +158,37 @@ async def says(space: Space, ref: Ref, reason: str) -> None:
         return any(one.reason == reason for one in found)
 
     await eventually(said)
+
+
+ENDING = 40
+KINDS = 60
+
+
+async def test_ended_app_namespaces_of_one_tenant_delay_no_other(
+    control_plane: LiveCluster, namespace: str
+) -> None:
+    cluster = control_plane.cluster
+    async with AsyncExitStack() as stack:
+        offer = await stack.enter_async_context(offered(cluster, namespace=namespace))
+        for _ in range(KINDS - 1):  # each has a template, so that each may have copies anywhere
+            await stack.enter_async_context(offered(cluster, namespace=namespace))
+        ending = await stack.enter_async_context(a_space(cluster, offer))
+        names = [f"n{n}" for n in range(ENDING)]
+        for name in names:
+            await ending.make(API_SERVICE_NAMESPACE, name)
+        made = await stack.enter_async_context(backend(control_plane.connection))
+        places = [await place_of(ending, name) for name in names]
+        await idle(made)
+        for name in names:
+            await remove(cluster, ending.ref(API_SERVICE_NAMESPACE, name))
+        began = time.monotonic()
+        other = await stack.enter_async_context(a_space(cluster, offer))
+        await other.has(other.export)
+        await place_of(other, "dev")
+        assert time.monotonic() - began < 2
+
+        async def gone() -> bool:
+            live = [await cluster.get(ending.everywhere(NAMESPACE, one)) for one in places]
+            return not any(live)
+
+        await eventually(gone, within=120)

@@ -3,7 +3,7 @@ Secrets where it has no business. RBAC alone lets most of them: each attack is t
 admission policies, too, so that what refuses it is known.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,7 +15,10 @@ from reconciler.core import keys, names
 from reconciler.core.manifest import uid_of
 from reconciler.core.refs import SECRET, SERVICE_ACCOUNT, Ref
 from reconciler.doctor.rights import Side, Task
+from reconciler.fleet.values import Mode
 from tests.support import removal
+from tests.support.apply_runs import staged
+from tests.support.applying import Fleet
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.observing import BIND
@@ -408,3 +411,28 @@ async def test_the_front_door_keeps_its_keys_and_no_other_secret_of_its_namespac
                 await answered(changing, [200, 403])
             finally:
                 await removal.remove(control_plane.cluster, ref)
+
+
+@dataclass
+class Denying(Fleet):
+    """The files of a fleet that allows nothing by itself."""
+
+    def write(self) -> None:
+        super().write()
+        file = self.folder / "fleet.yaml"
+        file.write_text(file.read_text().replace("default: Allow", "default: Deny"))
+
+
+async def test_what_no_policy_allows_is_not_applied(
+    control_plane, app_cluster, namespace, tmp_path
+):
+    made = staged(
+        control_plane, app_cluster, namespace=namespace, mode=Mode.DIRECT, folder=tmp_path
+    )
+    async with made as scene:
+        old = scene.fleet
+        scene.fleet = Denying(old.folder, old.name, old.mode, old.group)
+        marks = scene.marks()
+        run = await scene.apply(code=4)
+        assert "no Policy has a path for this file" in run.stderr
+        assert [w for audit, mark in marks for w in audit.writes_since(mark)] == []

@@ -29,11 +29,14 @@ from reconciler.core.conditions import (
     summary,
     true,
 )
+from reconciler.core.decision import Decision, status_patch
+from reconciler.core.refs import NAMESPACE, Ref
 
 if TYPE_CHECKING:
     from reconciler.core.manifest import Manifest
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 999_999, tzinfo=UTC)
+LATER = datetime(2026, 3, 1, tzinfo=UTC)
 STAMP = "2026-01-31T12:00:00Z"
 BEFORE = "2026-01-01T00:00:00Z"
 
@@ -291,3 +294,14 @@ def test_the_causes_are_those_of_the_protocol_and_ours():
     ours = {each for each in vars(conditions).values() if isinstance(each, Cause)}
     rows = [line.split() for line in (CAUSES + OWN_CAUSES).split("\n") if line.strip()]
     assert {(each.type, each.severity, each.reason) for each in ours} == {tuple(r) for r in rows}
+
+
+def test_the_page_of_a_reason_ends_a_message_and_is_no_part_of_what_it_says():
+    site, ref = "https://docs.example.org", Ref("", NAMESPACE, "", "a")
+    decided = Decision(conditions=(false(Cause("DeletesAllowed", ERROR, "MassDeletion"), "many"),))
+    patch = status_patch({}, ref, decided, failed=(), now=NOW, docs=site)
+    assert patch is not None
+    held = conditions.of(patch.body)
+    assert {one["message"] for one in dump(held)} == {f"many ({site}/reasons/MassDeletion/)"}
+    assert {one.message for one in held} == {"many"}
+    assert status_patch(patch.body, ref, decided, failed=(), now=LATER, docs=site) is None

@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+from reconciler.api.osb import GeneratedKind
+from reconciler.blueprints.offering.kinds import Named
 from reconciler.blueprints.offering.wording import scrub, texts_in
 from reconciler.core.manifest import JSON
 from reconciler.core.secret import Secret
@@ -80,3 +82,13 @@ def test_a_flood_is_read_in_no_time():
     ):
         assert len(scrub(text, map(Secret, texts_in(flood)))) <= 512
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("broker", ["acme", "a" * 45])
+@pytest.mark.parametrize("stem", ["Database", "S" + "a" * 40])
+def test_secrets_bear_the_label_that_templates_select(broker, stem):
+    named = Named(broker, "services.acme.example", stem)
+    for kind in (named.instances, named.bindings):
+        served = GeneratedKind(kind, broker, "id", {}, "" if kind == named.instances else "x")
+        assert served.service == named.service
+        assert len(named.service) <= 63
