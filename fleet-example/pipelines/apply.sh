@@ -3,11 +3,11 @@
 # What else comes out of it is the exit code of this script: repeating it as it is would not help.
 # LOCK_TRIES and LOCK_PAUSE (seconds) say how long to wait; by default ten minutes.
 set -u
-plan=${1:?"usage: apply.sh PLANFILE"}
+plan=${1:?"usage: apply.sh PLANFILE [FOLDER]"}
 left=${LOCK_TRIES:-20}
 while :; do
     code=0
-    klutchctl apply "$plan" --repository . --wait -o text -o junit=apply.xml || code=$?
+    klutchctl apply "$plan" --repository "${2:-.}" --wait -o text -o junit=apply.xml || code=$?
     left=$((left - 1))
     if [ "$code" -ne 8 ] || [ "$left" -le 0 ]; then
         break

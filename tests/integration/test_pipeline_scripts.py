@@ -11,8 +11,11 @@ from klutchctl.entry import ExitCode
 from tests.support.forge import Forge, on_github, on_gitlab, serving
 
 PIPELINES = Path(__file__).parents[2] / "fleet-example" / "pipelines"
-APPLY = PIPELINES / "apply.sh"
-COMMENT = PIPELINES / "comment.py"
+APPLY, COMMENT = PIPELINES / "apply.sh", PIPELINES / "comment.py"
+
+
+def run(command, environ, where=None):
+    return subprocess.run(command, cwd=where, env=environ, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -26,20 +29,13 @@ def stub(tmp_path):
     program.chmod(0o755)
     environ = {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "LOCK_PAUSE": "0"}
 
-    def run(codes, **more):
+    def applied(codes, **more):
         (tmp_path / "codes").write_text("".join(f"{code}\n" for code in codes))
         (tmp_path / "calls").unlink(missing_ok=True)
-        done = subprocess.run(
-            ["sh", str(APPLY), "fleet.plan"],
-            cwd=tmp_path,
-            env=environ | more,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run(["sh", str(APPLY), "fleet.plan"], environ | more, tmp_path)
         return done.returncode, (tmp_path / "calls").read_text().splitlines(), done.stderr
 
-    return run
+    return applied
 
 
 def test_who_holds_the_lock_is_waited_for(stub):
@@ -79,13 +75,7 @@ def forge(request, tmp_path):
             file.unlink(missing_ok=True)
             if text is not None:
                 file.write_text(text)
-            return subprocess.run(
-                [sys.executable, str(COMMENT), str(file)],
-                env=environ_of(forge) | more,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            return run([sys.executable, str(COMMENT), str(file)], environ_of(forge) | more)
 
         yield forge, comment, change, place
 
@@ -141,11 +131,8 @@ def test_t20_the_name_of_another_token_of_github(tmp_path):
         api.comments.append({"id": 1, "body": f"{MARK}\nold", **api.by("acme-fleet[bot]")})
         (tmp_path / "plan.md").write_text("### Plan\n")
         for environ, number in (({}, 2), ({"COMMENT_AUTHOR": "acme-fleet[bot]"}, 1)):
-            subprocess.run(
-                [sys.executable, str(COMMENT), str(tmp_path / "plan.md")],
-                env=on_github(api) | environ,
-                check=True,
-            )
+            command = [sys.executable, str(COMMENT), str(tmp_path / "plan.md")]
+            assert run(command, on_github(api) | environ).returncode == 0
             assert api.comments[number - 1]["body"] == f"{MARK}\n### Plan\n"
         assert len(api.comments) == 2
 
@@ -168,5 +155,5 @@ def test_a_variable_that_is_missing_is_named(tmp_path):
         del environ["GITHUB_TOKEN"]
         (tmp_path / "plan.md").write_text("### Plan\n")
         command = [sys.executable, str(COMMENT), str(tmp_path / "plan.md")]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        done = run(command, environ)
         assert (done.returncode, done.stderr) == (1, "GITHUB_TOKEN is not set\n")

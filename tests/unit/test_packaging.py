@@ -61,12 +61,9 @@ def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
     crds = {path.name for path in (ROOT / "schemas" / "crds").iterdir()}
     assert len(crds) == 10
     assert {f"reconciler/schemas/crds/{name}" for name in crds} <= set(wheel)
-    assert "klutchctl/sandbox/controlplane/go.sum" in wheel
-    assert "klutchctl/sandbox/crossplane/v2/go.sum" in wheel
-    assert "klutchctl/sandbox/launcher.py" in wheel
-    assert "klutchctl/sandbox/addons/realm.json" in wheel
-    assert "klutchctl/sandbox/addons/function.yaml" in wheel
-    assert "klutchctl/sandbox/controlplane/kube-apiserver/main.go" in wheel
+    sandbox = ("controlplane/go.sum", "crossplane/v2/go.sum", "launcher.py", "addons/realm.json",
+               "addons/function.yaml", "controlplane/kube-apiserver/main.go")  # fmt: skip
+    assert {f"klutchctl/sandbox/{name}" for name in sandbox} <= set(wheel)
 
 
 def test_a_wheel_carries_the_services_of_the_example(wheel):
@@ -235,11 +232,26 @@ def test_base_images_and_actions_are_pinned_by_digest():
     assert re.fullmatch(digest, *pulled)
     bases = {line.split()[1] for one in CONTAINERFILES for line in lines_with(one, "FROM ")}
     assert bases == {"${BASE}", "base", "build"}  # the latter are stages
-    workflows = [*ROOT.glob(".github/workflows/*"), *ROOT.glob("fleet-example/.github/workflows/*")]
-    actions = [line for one in workflows for line in lines_with(one, "uses: ")]
-    assert len(actions) > 5
-    commit = r"(- )?uses: actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+"
+    actions = [line for one in [*FORGES, GITHUB_PAGE] for line in lines_with(one, "uses: ")]
+    assert len(actions) > 8
+    commit = r"(- )?uses: (actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+|OWNER/.*@COMMIT # v.*)"
     assert [one for one in actions if not re.fullmatch(commit, one)] == []
+
+
+FORGES = [
+    *ROOT.glob(".github/workflows/*"),
+    *ROOT.glob("fleet-example/.github/workflows/*"),
+    ROOT / "klutchctl/deploy/github/action.yml",
+]
+GITHUB_PAGE = ROOT / "klutchctl/docs/operate/github.md"
+
+
+def test_a_script_for_github_takes_values_from_its_environment():
+    """GitHub pastes an expression into the script: the name of a branch would be run."""
+    for document in (yaml.safe_load(path.read_text("utf-8")) for path in FORGES):
+        jobs = document["jobs"].values() if "jobs" in document else [document["runs"]]
+        scripts = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+        assert [one for one in scripts if "${{" in one] == []
 
 
 def lines_with(path, word):
