@@ -19,7 +19,7 @@ from reconciler.core import names
 from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
-from reconciler.kube.cluster import Cluster
+from reconciler.kube.cluster import Cluster, SharedReads
 from reconciler.kube.informer import Bodies
 from reconciler.kube.store import Store
 
@@ -45,6 +45,7 @@ class AgentContext:
     """
 
     app: Cluster
+    looks: SharedReads
     namespaces: Store
     crds: Store
     bodies: Bodies
@@ -135,9 +136,9 @@ class SyncContext:
         Raises Early where it is another one, of which the view does not know yet, and
         ClusterErrors.
         """
-        app, mapping = self.agent.app, self.homes.mapping(app_namespace)
-        ref = Ref(app.name, NAMESPACE, "", app_namespace)
-        if mapping and namespace_decide.is_held(mapping, await app.get(ref, metadata_only=True)):
+        mapping = self.homes.mapping(app_namespace)
+        ref = Ref(self.agent.app.name, NAMESPACE, "", app_namespace)
+        if mapping and namespace_decide.is_held(mapping, await self.agent.looks.metadata(ref)):
             raise Early(SOON)
 
     def now(self) -> datetime:

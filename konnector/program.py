@@ -38,7 +38,7 @@ from reconciler.core.manifest import Manifest, covers, get, get_text, ref_of
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.kube import crds, kubeconfig
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Cluster
+from reconciler.kube.cluster import Cluster, SharedReads
 from reconciler.kube.informer import Bodies, Informer
 from reconciler.kube.limits import Limits, of_app_cluster
 from reconciler.kube.networks import Networks
@@ -218,6 +218,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     view = _bindings(home, kind, settings)
     context = AgentContext(
         app=app,
+        looks=SharedReads(app),
         namespaces=namespaces.store,
         crds=crds.store,
         bodies=Bodies(app, crds.store),

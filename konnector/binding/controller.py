@@ -202,8 +202,7 @@ class Bindings:
 
     def _judged(self, live: Manifest) -> Judged:
         held = self.secrets.object(judge.place(live))
-        mode = self._context.control_plane_mode
-        return judge.judge(live, held, control_plane_mode=mode)
+        return judge.judge(live, held, control_plane_mode=self._context.control_plane_mode)
 
     async def _gone(self, key: ObjectKey) -> timedelta | None:
         """End the sync, have that told, and then let the provider go, and the Secret with it."""

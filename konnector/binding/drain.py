@@ -340,8 +340,7 @@ def _ends(seen: Seen) -> Decision:
 
 
 def _let_go(seen: Seen) -> Decision:
-    step = unheld(seen.home, seen.kind, seen.binding, keys.DRAIN)
-    return writes(step, failure=DRAIN_FAILED)
+    return writes(unheld(seen.home, seen.kind, seen.binding, keys.DRAIN), failure=DRAIN_FAILED)
 
 
 def _first(found: Sequence[Held]) -> str:

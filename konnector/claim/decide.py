@@ -296,8 +296,7 @@ def _copy_of(pair: Pair, place: ObjectKey, wanted: Manifest, **more: JSON) -> di
 
 
 def _stamped(wanted: Manifest, claim: Manifest) -> dict[str, JSON]:
-    uid = manifest.uid_of(claim)
-    return manifest.put(wanted, uid, "metadata", "annotations", keys.CLAIM_UID)
+    return manifest.put(wanted, manifest.uid_of(claim), "metadata", "annotations", keys.CLAIM_UID)
 
 
 def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:

@@ -74,5 +74,5 @@ class Deletions:
         return is_bound and rules.goes_with(namespace, mapping, claim)
 
     async def _read(self, kind: Kind, name: str) -> Manifest | None:
-        app = self._link.agent.app
-        return await app.get(Ref(app.name, kind, "", name), metadata_only=True)
+        agent = self._link.agent
+        return await agent.looks.metadata(Ref(agent.app.name, kind, "", name))

@@ -16,7 +16,7 @@ from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Decision, writes_each
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
-from reconciler.kube.cluster import Reader
+from reconciler.kube.cluster import Reader, SharedReads
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,6 +45,7 @@ class Guardian:
         emptied: Callable[[str], None],
     ) -> None:
         self._agent, self._plane, self._views, self.space = agent, plane, views, views.space
+        self._looks = SharedReads(plane)
         self.now, self.metrics = agent.clock.now, agent.metrics
         self._secrets, self.changed = secrets, changed
         self._released, self.emptied = released, emptied
@@ -77,8 +78,7 @@ class Guardian:
         return rules.is_being_deleted(await self._read_space(), resource)
 
     async def _read_space(self) -> Manifest:
-        ref = Ref(self._plane.name, NAMESPACE, "", self.space)
-        return await self._plane.get(ref, metadata_only=True) or {}
+        return await self._looks.metadata(Ref(self._plane.name, NAMESPACE, "", self.space)) or {}
 
     async def look_at_app_cluster(self) -> None:
         """Read which app cluster this is. Raises ClusterErrors, and keeps what was known then."""

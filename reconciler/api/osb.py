@@ -126,8 +126,7 @@ class GeneratedKind:
     @property
     def stem(self) -> str:
         """The kind without `Instance` or `Binding`, in lower case: the type of its services."""
-        suffix = "Binding" if self.is_binding else "Instance"
-        return self.kind.kind.removesuffix(suffix).lower()
+        return self.kind.kind.removesuffix("Binding" if self.is_binding else "Instance").lower()
 
     @property
     def service(self) -> str:

@@ -131,8 +131,7 @@ class Lock:
         return later
 
     async def _locked(self) -> Locked:
-        live = await self._lease.look()
-        return self._held_by_another(live or {})
+        return self._held_by_another((await self._lease.look()) or {})
 
     def _held_by_another(self, live: Manifest) -> Locked:
         holder = holder_of(live) or "unknown"

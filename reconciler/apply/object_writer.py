@@ -208,8 +208,7 @@ async def _update(
 async def now(change: Change, clusters: Clusters) -> str:
     """Return the digest of an object as it is now, as `Change.before` has it."""
     assert change.wanted is not None, change
-    live = await clusters(change.ref.cluster).read(change.ref)
-    return _digest(change, change.wanted, live)
+    return _digest(change, change.wanted, await clusters(change.ref.cluster).read(change.ref))
 
 
 async def check(change: Change, clusters: Clusters) -> None:
@@ -301,7 +300,6 @@ def _held(live: Manifest | None) -> Address | None:
     """Return where a live kubeconfig leads, or None where there is no readable one."""
     encoded = get_text(live or {}, "data", names.KUBECONFIG)
     try:
-        content = base64.b64decode(encoded)
-        return address_of(from_secret(content, name=names.KUBECONFIG, environ={}))
+        return address_of(from_secret(base64.b64decode(encoded), name=names.KUBECONFIG, environ={}))
     except (ConfigError, ValueError):
         return None

@@ -49,8 +49,7 @@ async def apply(
     changing = approval.clusters_to_change(approved)
     asked = frozenset(approved.sections) if options.wait else changing
     if not changing:
-        live = await work.seen(asked) if asked else None
-        return await work.report([], live)
+        return await work.report([], await work.seen(asked) if asked else None)
     async with AsyncExitStack() as locks:
         observer.stage("taking the lock")
         barred = await work.locked(locks, changing)
@@ -224,8 +223,7 @@ class _Run:
         try:
             async with self.slots, self._reached(live, name) as (plane, app):
                 readiness = self._readiness(location, plane, app, self._shared_reader(name, plane))
-                seconds = self.options.wait_seconds
-                return await readiness.wait(units, seconds=seconds, looked=looked)
+                return await readiness.wait(units, seconds=self.options.wait_seconds, looked=looked)
         except (KlutchError, Stopped) as error:
             return [NotReady(str(unit), str(error)) for unit in units]
 

@@ -243,8 +243,7 @@ class ObjectReconciler(ABC, Generic[K, V]):
         if looked is None:
             return None
         about, view = looked
-        decision = await self.decided(view)
-        return await self.executor.execute(decision, about, recents=self.recents)
+        return await self.executor.execute(await self.decided(view), about, recents=self.recents)
 
 
 def enqueue_mapped(queue: Queue[ObjectKey], view: Store, index: str) -> Callable[[Any], None]:

@@ -101,8 +101,7 @@ def get_text_map(value: JSON, *path: str | int) -> dict[str, str]:
 def put(manifest: Manifest, value: JSON, *path: str) -> dict[str, JSON]:
     """Return the manifest with `value` at `path`; objects on the way are made."""
     key, *rest = path
-    inner = put(get_map(manifest, key), value, *rest) if rest else value
-    return {**manifest, key: inner}
+    return {**manifest, key: put(get_map(manifest, key), value, *rest) if rest else value}
 
 
 def map_items(manifest: Manifest, change: Callable[[Manifest], JSON], *path: str) -> Manifest:

@@ -205,5 +205,4 @@ def shard_of(fleet: str, shard: Collection[str]) -> str:
     """Return what a fleet, or some of its control planes together, are called."""
     if not shard:
         return fleet
-    digest = hashlib.sha256(",".join(sorted(shard)).encode()).hexdigest()
-    return f"{fleet}-{digest[:8]}"
+    return f"{fleet}-{hashlib.sha256(','.join(sorted(shard)).encode()).hexdigest()[:8]}"

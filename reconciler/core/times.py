@@ -146,8 +146,7 @@ def format_time(time: datetime) -> str:
     """
     if time.tzinfo is None:
         raise ValueError(f"{time} has no time zone")
-    utc = time.astimezone(UTC).replace(microsecond=0, tzinfo=None)
-    return f"{utc.isoformat()}Z"
+    return f"{time.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat()}Z"
 
 
 def _short(text: str) -> str:

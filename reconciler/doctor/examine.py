@@ -308,8 +308,7 @@ async def _rights(cluster: Cluster, wanted: Sequence[Right]) -> tuple[tuple[Ques
 async def _may(cluster: Cluster, question: Question) -> bool:
     attributes = {key: value for key, value in asdict(question).items() if value}
     spec = {"spec": {"resourceAttributes": attributes}}
-    answer = await _review(cluster, ACCESS_REVIEW, spec)
-    return get(answer, "status", "allowed") is True
+    return get(await _review(cluster, ACCESS_REVIEW, spec), "status", "allowed") is True
 
 
 async def _review(cluster: Cluster, kind: Kind, body: Manifest) -> Manifest:

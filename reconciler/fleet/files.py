@@ -331,11 +331,9 @@ def entry_file(names: Collection[str]) -> str | Problem:
         return found[0]
     if found:
         message = "the folder holds both fleet.yaml and klutch-fleet.yaml"
-        hint = "Name the one that is meant"
-        return Problem(Origin("."), "two-entry-files", message, hint)
+        return Problem(Origin("."), "two-entry-files", message, "Name the one that is meant")
     message = "the folder holds neither fleet.yaml nor klutch-fleet.yaml"
-    hint = "`klutchctl init` makes one"
-    return Problem(Origin("."), "no-entry-file", message, hint)
+    return Problem(Origin("."), "no-entry-file", message, "`klutchctl init` makes one")
 
 
 def patterns(content: bytes, path: str) -> Patterns:

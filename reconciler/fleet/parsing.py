@@ -195,8 +195,7 @@ def read_documents(path: str, content: bytes, problems: list[Problem]) -> list[R
     except UnreadableText as error:
         problems.append(_unreadable(error, content))
         return None
-    found = (_raw(node, problems) for node in nodes)
-    return [raw for raw in found if raw is not None]
+    return [raw for raw in (_raw(node, problems) for node in nodes) if raw is not None]
 
 
 def _unreadable(error: UnreadableText, content: bytes) -> Problem:

@@ -251,8 +251,7 @@ def wire_claims(
     claims: Sequence[values.Claim], required: Collection[values.Claim]
 ) -> list[Manifest]:
     """Return claims as an APIServiceBinding holds them (mapping.md 6), in one order."""
-    ordered = sorted(claims, key=_rank)
-    return [_wire_claim(claim, required=claim in required) for claim in ordered]
+    return [_wire_claim(claim, required=claim in required) for claim in sorted(claims, key=_rank)]
 
 
 def _rank(claim: values.Claim) -> tuple[object, ...]:

@@ -151,8 +151,7 @@ class ClusterUnits:
         """
 
         def health(unit: UnitKey) -> UnitHealth:
-            facts = self.live.facts(unit, crds.get(unit.name), trouble)
-            return judge(unit, facts, now=now)
+            return judge(unit, self.live.facts(unit, crds.get(unit.name), trouble), now=now)
 
         wanted = (BoundUnit(one.binding, health(one.key), origin=one.origin) for one in self.wanted)
         bound = {*(one.key for one in self.wanted), *self.leaving}
@@ -277,8 +276,7 @@ def _cluster_units(
     if fleet.guards.mode is not PruneMode.OFF:
         rules = prune_units if mode is Mode.DIRECT else app_cluster_bindings
         leaving = tuple(prune.key for prune in rules.prunes(site))
-    live = _live_units(site, mode)
-    return ClusterUnits(cluster.control_plane, live, tuple(wanted), leaving)
+    return ClusterUnits(cluster.control_plane, _live_units(site, mode), tuple(wanted), leaving)
 
 
 def _removed_units(

@@ -210,8 +210,7 @@ def _seen_fault(unit: UnitKey, facts: UnitFacts) -> _Fault | None:
     if is_deleting(facts.export):
         return _doomed("ExportDeleting", facts.export, f"APIServiceExport {unit.name}")
     if facts.binding is None:
-        missing = f"there is no APIServiceBinding {unit.name} yet"
-        return _Fault("BindingMissing", missing)
+        return _Fault("BindingMissing", f"there is no APIServiceBinding {unit.name} yet")
     return _binding_fault(unit, facts.binding, facts)
 
 

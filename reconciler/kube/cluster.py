@@ -5,6 +5,7 @@ exchange its connection, to share its answers or, in tests, to inject faults.
 All methods raise only `reconciler.core.errors.ClusterError`s.
 """
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -353,3 +354,29 @@ class ClusterWrapper(Cluster):
 
     async def close(self) -> None:
         await self.inner.close()
+
+
+class SharedReads:
+    """Sends one call for all that ask for the same meanwhile; each answer is of a later call."""
+
+    def __init__(self, cluster: Reader) -> None:
+        self._cluster = cluster
+        self._next: dict[Ref, asyncio.Task[Manifest | None]] = {}
+        self._sent: dict[Ref, asyncio.Task[Manifest | None]] = {}
+
+    async def metadata(self, ref: Ref) -> Manifest | None:
+        """Return the metadata of an object. Raises ClusterErrors."""
+        if ref not in self._next:
+            self._next[ref] = asyncio.create_task(self._read(ref, self._sent.get(ref)))
+        return await asyncio.shield(self._next[ref])
+
+    async def _read(
+        self, ref: Ref, before: asyncio.Task[Manifest | None] | None
+    ) -> Manifest | None:
+        if before is not None:
+            await asyncio.wait([before])
+        self._sent[ref] = self._next.pop(ref)
+        try:
+            return await self._cluster.get(ref, metadata_only=True)
+        finally:
+            del self._sent[ref]

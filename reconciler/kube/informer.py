@@ -353,8 +353,7 @@ class ReadYourWrites:
         written = self._written.get(key) if self._written else None
         if written is not None:
             if not self.view.has_seen(resource_version_of(written)):
-                ended = is_deleting(written) and not finalizers_of(written)
-                return None if ended else written
+                return None if is_deleting(written) and not finalizers_of(written) else written
             del self._written[key]
         return self.view.store.get(*key)
 

@@ -138,8 +138,7 @@ class _Observer:
         self._fleet, self._visits, self._credentials = fleet, visits, credentials
 
     def at_control_plane(self, name: str, read: _Read) -> Awaitable[Verdict]:
-        access = self._fleet.control_planes[name].access
-        return self._visits.control_plane(name, access, read)
+        return self._visits.control_plane(name, self._fleet.control_planes[name].access, read)
 
     def at_app_cluster(
         self, cluster: AppCluster | RemovedCluster, read: _Read
@@ -243,8 +242,7 @@ def _with_those_behind(
 
 
 async def _all(verdicts: Mapping[str, Awaitable[Verdict]]) -> dict[str, Verdict]:
-    found = await asyncio.gather(*verdicts.values())
-    return dict(zip(verdicts, found, strict=True))
+    return dict(zip(verdicts, await asyncio.gather(*verdicts.values()), strict=True))
 
 
 def behind(control_plane: str, why: Unavailable) -> Unavailable:

@@ -200,8 +200,7 @@ class Visits:
         try:
             async with self._slots.turn(self._left.get(name)) as turn:
                 try:
-                    reached = await reach()
-                    return await read(Visit(reached, turn, width, waiting))
+                    return await read(Visit(await reach(), turn, width, waiting))
                 finally:
                     self._left[name] = turn.left
                     if reached and (ahead := reached.cluster.connectivity.ahead) is not None:

@@ -135,8 +135,7 @@ class Issuer:
             return check(await self._keys.newer(keys))
 
     async def _fetch_provider(self) -> Provider:
-        document = await self._document(discovery_url(self.issuer))
-        return provider_of(document, issuer=self.issuer)
+        return provider_of(await self._document(discovery_url(self.issuer)), issuer=self.issuer)
 
     async def _fetch_keys(self) -> KeySet:
         provider = await self._provider.current()

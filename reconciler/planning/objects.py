@@ -60,8 +60,7 @@ def owned_changes(
     """
     stated = wanted.stated
     if live is None:
-        made = replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
-        return (made,)
+        return (replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest),)
     refused = obstacle(live, fleet=fleet)
     if refused:
         return (replace(draft, action=Action.BLOCKED, reason=refused),)

@@ -52,8 +52,7 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
         or _other_owner(site, binding)
     )
     if problem:
-        blocked = line_of(unit, binding.ref, Action.BLOCKED, problem)
-        return UnitPlan((blocked,), bodies=offer.bodies)
+        return UnitPlan((line_of(unit, binding.ref, Action.BLOCKED, problem),), bodies=offer.bodies)
     live = _live(site, binding)
     differs = _claims_change(live, binding)
     bound = _bound_changes if site.is_direct else _listed_changes
@@ -70,8 +69,7 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
 
 
 def _live(site: Site, wanted: Wanted) -> Manifest | None:
-    index = site.app if wanted.ref.cluster == site.app.name else site.control_plane
-    return index.at(wanted.ref)
+    return (site.app if wanted.ref.cluster == site.app.name else site.control_plane).at(wanted.ref)
 
 
 def _claim_problem(unit: Unit, division: permission_claims.Division) -> str:

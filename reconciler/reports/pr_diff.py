@@ -187,8 +187,7 @@ def _json(value: Any) -> JSON:
         return [_json(one) for one in value]
     if is_dataclass(value) and not isinstance(value, Access | UnitKey):
         return {to_camel(field.name): _json(getattr(value, field.name)) for field in fields(value)}
-    plain = value is None or type(value) in (str, bool, int, float)
-    return value if plain else str(value)
+    return value if value is None or type(value) in (str, bool, int, float) else str(value)
 
 
 def _of_units(base: Fleet, head: Fleet) -> Iterator[Edit]:

@@ -146,8 +146,7 @@ class FluxSource:
         self._asked.set()
 
     async def _offered(self) -> FluxArtifact:
-        live = await self._cluster.get(self._ref)
-        return artifact_of(live, self._name, verified=self._verified)
+        return artifact_of(await self._cluster.get(self._ref), self._name, verified=self._verified)
 
     def _read(self, offered: FluxArtifact, content: bytes) -> SourceState:
         where, revision = str(self._name), offered.revision

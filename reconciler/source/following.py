@@ -195,8 +195,7 @@ class GitRef:
         commit = git.commit_at(self._path, self._ref, check_owner=self._check_owner)
         if commit == known:
             return None
-        snapshot = git.read_at(self._path, commit, check_owner=self._check_owner)
-        return SourceState(commit, snapshot)
+        return SourceState(commit, git.read_at(self._path, commit, check_owner=self._check_owner))
 
 
 _PORTS: Final = {"https": 443, "ssh": 22}

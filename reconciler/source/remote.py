@@ -353,8 +353,7 @@ class _Callbacks(pygit2.RemoteCallbacks):
             self.secrets = (key.reveal(),)
             return pygit2.KeypairFromMemory(user, "", key.reveal(), "")
         if allowed_types & CredentialType.USERPASS_PLAINTEXT and self._keys.token is not None:
-            token = self._token(self._keys.token)
-            return pygit2.UserPass(user, token.reveal())
+            return pygit2.UserPass(user, self._token(self._keys.token).reveal())
         raise self._refused("the server asks for a credential, and there is none")
 
     def certificate_check(self, certificate: None, valid: bool, host: bytes) -> bool:

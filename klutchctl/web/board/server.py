@@ -183,8 +183,7 @@ class _Site:
         del request
         if self.newest.full:
             raise RequestRefused(503, "too many follow already: reload the page now and then")
-        stream = self.newest.session
-        return Response(200, b"", "text/event-stream", _FRESH, stream=stream)
+        return Response(200, b"", "text/event-stream", _FRESH, stream=self.newest.session)
 
 
 def _query(request: Request) -> Query:

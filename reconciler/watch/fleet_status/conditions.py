@@ -193,8 +193,7 @@ def _verified(state: FleetState) -> tuple[str, str, str]:
     if source.signature is None:
         return UNKNOWN, *(("Off", "no signature is asked for") if source.revision else _NOT_READ)
     only = ", the first commit, so no other was looked at" if source.signature.first else ""
-    said = f"{source.signature.kind} signature of {source.signature.signer}{only}"
-    return TRUE, "Verified", said
+    return TRUE, "Verified", f"{source.signature.kind} signature of {source.signature.signer}{only}"
 
 
 def _time(before: Manifest, status: str, now: datetime) -> str:
