@@ -19,6 +19,7 @@ from tests.release import archives, building, bundle
 from tests.support import helm
 from tests.support import programs as machines
 from tests.support.books import ROOT
+from tests.support.shells import ran
 
 KINDS: Final = ("oci.tar", "cdx.json")  # of files, for each image
 # The first of them builds Helm, where no earlier run did.
@@ -190,14 +191,8 @@ def test_the_bundle_installs_as_it_says_with_every_outside_address_blocked(
         "REGISTRY": REGISTRY,
         "ROOT": str(ROOT),
     }
-    done = subprocess.run(
-        ["unshare", "--net", "bash", "-c", ALONE, "bash", str(tmp_path / "steps.sh")],
-        cwd=ROOT,
-        env={**machine.environ, **own},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    alone = ["unshare", "--net", "bash", "-c", ALONE, "bash", tmp_path / "steps.sh"]
+    done = ran(alone, cwd=ROOT, env={**machine.environ, **own})
     assert done.returncode == 0, done.stderr
     mirrored = {
         path.relative_to(tmp_path / "mirror").as_posix(): archive.read(path).digest

@@ -25,6 +25,7 @@ from tests.support.bound_scenes import ACCEPTED, Managed, Scene, b64, new, says,
 from tests.support.eventually import eventually
 from tests.support.konnector_ways import account, content
 from tests.support.replicas import Replica, Replicas, replicas
+from tests.support.shells import ran
 
 UNSERVED = ("--probe-address=", "--metrics-address=")
 KONNECTOR = (sys.executable, "-m", "konnector")
@@ -203,15 +204,8 @@ async def with_another_key(managed: Managed, kubeconfig: str) -> list[str]:
 
 async def reported(arguments: list[str]) -> tuple[int | None, str]:
     """Return the exit code of a run that is to fail, and what it says last."""
-    process = await asyncio.create_subprocess_exec(
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(_LONG):
-        _, err = await process.communicate()
-    return process.returncode, err.decode()
+    done = await asyncio.to_thread(ran, arguments, timeout=_LONG)
+    return done.returncode, done.stderr
 
 
 async def test_what_hinders_a_start_is_reported_in_one_sentence(

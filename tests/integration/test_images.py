@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from klutchctl.settings import Settings
 from tests.images import archive, base, building, sbom
 from tests.images.archive import Image
 from tests.support import house
+from tests.support.shells import ran
 
 PROGRAMS = {
     "klutch-bind": ("klutch-bind", "klutch-osb"),
@@ -74,13 +74,9 @@ def built(request, images):
 def started(built, root, *command):
     config = built.image.config["config"]
     environ = dict(one.split("=", 1) for one in config["Env"])
-    return subprocess.run(
-        ["unshare", "--mount", "sh", "-c", READ_ONLY, str(root), config["User"], *command],
-        env={**environ, "PATH": f"{environ['PATH']}:/usr/sbin:/sbin"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    environ["PATH"] += ":/usr/sbin:/sbin"
+    inside = ["unshare", "--mount", "sh", "-c", READ_ONLY, str(root), config["User"]]
+    return ran([*inside, *command], env=environ)
 
 
 def test_programs_start_as_another_user_than_root_on_a_root_that_is_read_only(built):

@@ -32,6 +32,7 @@ from tests.support.eventually import eventually
 from tests.support.fleet_texts import binding, cluster, control_plane, document, one_file
 from tests.support.programs import Machine, furnished
 from tests.support.quiet import Quiet
+from tests.support.shells import ran
 
 ROOT = Path(__file__).parents[2]
 PLANE, SHOP, OTHER, ANALYTICS, LAB = "cp-eu", "shop-eu-1", "shop-eu-2", "analytics-eu-1", "lab-1"
@@ -97,15 +98,10 @@ class Nodes:
 
     async def kubectl(self, context: str, *arguments: str) -> str:
         """Run kubectl, which has to succeed, and return what it prints."""
-        process = await asyncio.create_subprocess_exec(
-            *("kubectl", f"--kubeconfig={self.kubeconfig}", f"--context={context}"),
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        assert process.returncode == 0, f"{arguments}: {err.decode()}"
-        return out.decode()
+        at = (f"--kubeconfig={self.kubeconfig}", f"--context={context}")
+        done = await asyncio.to_thread(ran, ["kubectl", *at, *arguments])
+        assert done.returncode == 0, f"{arguments}: {done.stderr}"
+        return done.stdout
 
     async def get(self, context: str, *arguments: str) -> Any:
         return json.loads(await self.kubectl(context, "get", "-o", "json", *arguments))

@@ -1,7 +1,6 @@
 """What the pipelines of fleet-example share: the script that applies, and that which comments."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,13 +8,10 @@ import pytest
 
 from klutchctl.entry import ExitCode
 from tests.support.forge import Forge, on_github, on_gitlab, serving
+from tests.support.shells import ran
 
 PIPELINES = Path(__file__).parents[2] / "fleet-example" / "pipelines"
 APPLY, COMMENT = PIPELINES / "apply.sh", PIPELINES / "comment.py"
-
-
-def run(command, environ, where=None):
-    return subprocess.run(command, cwd=where, env=environ, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -32,7 +28,7 @@ def stub(tmp_path):
     def applied(codes, **more):
         (tmp_path / "codes").write_text("".join(f"{code}\n" for code in codes))
         (tmp_path / "calls").unlink(missing_ok=True)
-        done = run(["sh", str(APPLY), "fleet.plan"], environ | more, tmp_path)
+        done = ran(["sh", APPLY, "fleet.plan"], env=environ | more, cwd=tmp_path)
         return done.returncode, (tmp_path / "calls").read_text().splitlines(), done.stderr
 
     return applied
@@ -75,7 +71,7 @@ def forge(request, tmp_path):
             file.unlink(missing_ok=True)
             if text is not None:
                 file.write_text(text)
-            return run([sys.executable, str(COMMENT), str(file)], environ_of(forge) | more)
+            return ran([sys.executable, COMMENT, file], env=environ_of(forge) | more)
 
         yield forge, comment, change, place
 
@@ -131,8 +127,8 @@ def test_t20_the_name_of_another_token_of_github(tmp_path):
         api.comments.append({"id": 1, "body": f"{MARK}\nold", **api.by("acme-fleet[bot]")})
         (tmp_path / "plan.md").write_text("### Plan\n")
         for environ, number in (({}, 2), ({"COMMENT_AUTHOR": "acme-fleet[bot]"}, 1)):
-            command = [sys.executable, str(COMMENT), str(tmp_path / "plan.md")]
-            assert run(command, on_github(api) | environ).returncode == 0
+            command = [sys.executable, COMMENT, tmp_path / "plan.md"]
+            assert ran(command, env=on_github(api) | environ).returncode == 0
             assert api.comments[number - 1]["body"] == f"{MARK}\n### Plan\n"
         assert len(api.comments) == 2
 
@@ -155,5 +151,5 @@ def test_a_variable_that_is_missing_is_named(tmp_path):
         del environ["GITHUB_TOKEN"]
         (tmp_path / "plan.md").write_text("### Plan\n")
         command = [sys.executable, str(COMMENT), str(tmp_path / "plan.md")]
-        done = run(command, environ)
+        done = ran(command, env=environ)
         assert (done.returncode, done.stderr) == (1, "GITHUB_TOKEN is not set\n")

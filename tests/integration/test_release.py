@@ -2,7 +2,6 @@
 
 import filecmp
 import os
-import subprocess
 import sys
 import tarfile
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.images import base
 from tests.support.books import ROOT
+from tests.support.shells import ran
 
 pytestmark = [
     pytest.mark.soak,
@@ -20,7 +20,7 @@ pytestmark = [
 
 def released(output, *options):
     command = [sys.executable, "-m", "tests.release", "--output", str(output), *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = ran(command, cwd=ROOT)
     assert done.returncode == 0, done.stderr
 
 
@@ -35,13 +35,7 @@ def test_a_release_is_the_same_from_its_first_layer_and_its_plug_in_starts(tmp_p
     (archive,) = first.glob("kubectl-klutchctl-*-linux-amd64.tar.gz")
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path / "plug-in", filter="data")
-    example = str(ROOT / "fleet-example")
-    started = subprocess.run(
-        [tmp_path / "plug-in" / "kubectl-klutchctl", "validate", example],
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [tmp_path / "plug-in" / "kubectl-klutchctl", "validate", ROOT / "fleet-example"]
+    started = ran(command, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
     assert (started.returncode, started.stderr) == (0, "")
     assert "10 units" in started.stdout

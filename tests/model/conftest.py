@@ -14,6 +14,8 @@ from tests.kit.clusters import live_model, model_clusters
 from tests.kit.virtual_time import VirtualLoop
 from tests.kit.wire import Wires
 from tests.support.clusters import LiveCluster
+from tests.support.offers import offered
+from tests.support.osb_scenes import OsbScene, modelled
 from tests.support.scene_fixtures import fleet, in_app, managed, on_plane, scene, wide
 
 __all__ = ["fleet", "in_app", "managed", "on_plane", "scene", "wide"]
@@ -34,6 +36,19 @@ async def models(
 @pytest.fixture
 def wires(models: tuple[LiveCluster, LiveCluster, Wires]) -> Wires:
     return models[2]
+
+
+@pytest.fixture
+async def osb(control_plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
+    async with modelled(control_plane, namespace) as scene:
+        yield scene
+    assert scene.broker.inventory.doubles == []
+
+
+@pytest.fixture
+async def service(control_plane: LiveCluster, namespace: str) -> AsyncIterator[str]:
+    async with offered(control_plane.cluster, namespace=namespace) as offer:
+        yield offer.name
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -15,8 +15,9 @@ from reconciler.apply import patches
 from reconciler.blueprints import objects
 from reconciler.core import conditions, keys, manifest, refs
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import GroupResource, Kind, Ref
+from reconciler.core.refs import GroupResource, Ref
 from reconciler.kube.cluster import Cluster
+from tests.model.test_door_spaces import get
 from tests.support.backend import USUAL, backend
 from tests.support.clusters import LiveCluster
 from tests.support.door_spaces import ALICE, Door, replica
@@ -38,12 +39,6 @@ OPEN: Final = replace(
 
 
 @pytest.fixture
-async def service(control_plane: LiveCluster, namespace: str) -> AsyncIterator[str]:
-    async with offered(control_plane.cluster, namespace=namespace) as offer:
-        yield offer.name
-
-
-@pytest.fixture
 async def queues(control_plane: LiveCluster, namespace: str) -> AsyncIterator[Offer]:
     async with offered(control_plane.cluster, namespace=namespace) as offer:
         yield offer
@@ -60,10 +55,6 @@ async def two_replicas(
         replica(plane, queues.name) as other,
     ):
         yield one, other
-
-
-async def get(cluster: Cluster, kind: Kind, namespace: str, name: str) -> Any:
-    return await cluster.get(Ref(cluster.name, kind, namespace, name))
 
 
 async def noted(door: Door, space: str) -> set[str]:

@@ -30,15 +30,8 @@ from tests.support.clusters import LiveCluster
 from tests.support.door_spaces import ALICE, BOB, CI, COMPLETE, ISSUER, TERMS, Door, inside, replica
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, Meanwhile, faulty, forbidden, on, survives, writes
-from tests.support.offers import offered
 
 MANAGER: Final = "tests"
-
-
-@pytest.fixture
-async def service(control_plane: LiveCluster, namespace: str) -> AsyncIterator[str]:
-    async with offered(control_plane.cluster, namespace=namespace) as offer:
-        yield offer.name
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,12 +12,11 @@ from reconciler.core import keys, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
 from tests.support import osb_catalogues, osb_faults
-from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults
 from tests.support.osb_broker import ScriptedBroker
 from tests.support.osb_faults import Fault
-from tests.support.osb_scenes import INSTANCE, MANAGER, OsbScene, crd_of, modelled
+from tests.support.osb_scenes import INSTANCE, MANAGER, OsbScene, crd_of
 from tests.support.osb_stories import LIFE, WAYS, comes_to
 from tests.support.osb_wire import MUTATING, Verb
 
@@ -28,13 +26,6 @@ CALLS: tuple[Verb, ...] = (
 )  # fmt: skip
 CALM = Kind("services.calm.example", "v1", "CacheInstance", "cacheinstances")
 MOST_TRIES = 4  # of instances, for one claim
-
-
-@pytest.fixture
-async def osb(control_plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
-    async with modelled(control_plane, namespace) as scene:
-        yield scene
-    assert scene.broker.inventory.doubles == []
 
 
 async def lives(osb: OsbScene) -> None:

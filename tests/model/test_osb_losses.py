@@ -1,7 +1,6 @@
 """What is absent is no deletion: catalogues that are empty, CRDs that go, claims torn off."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -12,23 +11,15 @@ from reconciler.core import conditions, keys
 from reconciler.core.manifest import get_map, get_text, name_of
 from reconciler.core.refs import CRD, Ref
 from tests.support import osb_faults, removal
-from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, on, unreachable
 from tests.support.osb_broker import ScriptedBroker
 from tests.support.osb_faults import Fault
-from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, at_rest, modelled
+from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, at_rest
 from tests.support.osb_stories import is_provisioned, is_ready_and_logs_in, says
 
 DELETIONS = ("deprovision", "unbind")
 LONG = 3600.0
-
-
-@pytest.fixture
-async def osb(control_plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
-    async with modelled(control_plane, namespace) as scene:
-        yield scene
-    assert scene.broker.inventory.doubles == []
 
 
 async def all_is_made(osb: OsbScene) -> None:

@@ -1,20 +1,16 @@
 """klutch-osb without one of its rights: a life of a claim does not come to its end."""
 
 import asyncio
-from collections.abc import AsyncIterator
-
-import pytest
 
 from reconciler.api.osb import SERVICE_BROKER
 from reconciler.core.refs import EVENT, LEASE, Ref
 from reconciler.kube.requests import Request
-from tests.support.clusters import LiveCluster
 from tests.support.cues import Cue
 from tests.support.deployed import Right
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, forbidden
 from tests.support.osb_rights import given, lives, shipped
-from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, modelled
+from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene
 from tests.support.osb_stories import is_gone
 
 # Not among them are Events and the lease, which a life does without, and watches: a list that is
@@ -25,12 +21,6 @@ RIGHTS = sorted(
     if right.resource not in (EVENT.plural, LEASE.plural) and right.verb != "watch"
 )
 WITHIN = 20.0  # seconds of the loop; a life takes less than two
-
-
-@pytest.fixture
-async def osb(control_plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
-    async with modelled(control_plane, namespace) as scene:
-        yield scene
 
 
 def needing(right: Right) -> Cue[Request]:

@@ -15,20 +15,11 @@ from reconciler.core.normalize import canonical_quantity, normalize
 from reconciler.core.secret import HIDDEN, redact, scrub
 from reconciler.core.server_side_apply import unstated
 from reconciler.core.times import format_duration, format_time, parse_duration, parse_time
+from tests.support.json_values import json_values
 
 # A deadline would test the machine.
 
-JSONS = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
+JSONS = json_values(st.text(max_size=8), 12, size=4)
 OBJECTS = st.dictionaries(st.text(max_size=4), JSONS, max_size=4)
 LABELS = st.from_regex(r"\A[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?\Z")
 

@@ -15,20 +15,13 @@ from reconciler.core.errors import ConfigError, Origin
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning import changes, planfile
+from tests.support.json_values import json_values
 
 TEXTS = st.text(max_size=8) | st.sampled_from(
     ["```", "\x1b[31m", "</details>", "a\nb", "|", "\ud800", "\u202e", "@team", "secrets"]
 )
 NUMBERS = st.integers(min_value=0, max_value=10**6)
-JSONS = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | TEXTS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
-    max_leaves=4,
-)
+JSONS = json_values(TEXTS, 4)
 KINDS = st.builds(Kind, TEXTS, TEXTS, TEXTS, TEXTS, namespaced=st.booleans())
 REFS = st.builds(Ref, TEXTS, KINDS, TEXTS, TEXTS)
 UNITS = st.builds(UnitKey, TEXTS, TEXTS, TEXTS)

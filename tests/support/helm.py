@@ -14,6 +14,7 @@ import bind
 import klutchctl
 import konnector
 from tests.support.go_programs import built
+from tests.support.shells import ran
 
 BACKEND: Final = Path(bind.__file__).parent / "deploy" / "chart"
 KONNECTOR: Final = Path(konnector.__file__).parent / "deploy" / "chart"
@@ -54,14 +55,7 @@ def program() -> Path:
 
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     kept = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
-    return subprocess.run(
-        [program(), *arguments],
-        env={**os.environ, **kept},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_TIMEOUT,
-    )
+    return ran([program(), *arguments], env={**os.environ, **kept}, timeout=_TIMEOUT)
 
 
 def helm(home: Path, *arguments: str) -> str:

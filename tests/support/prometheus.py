@@ -4,7 +4,6 @@ import copy
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from klutchctl.sandbox.addons.monitoring import MonitoringKit
 from klutchctl.sandbox.state import MonitoringPorts, State, layout_of
 from tests.support.books import ROOT
 from tests.support.quiet import Quiet
+from tests.support.shells import ran
 
 FOLDER: Final = ROOT / "klutchctl" / "deploy" / "monitoring"
 DASHBOARDS: Final = tuple(sorted((FOLDER / "dashboards").iterdir()))
@@ -110,7 +110,5 @@ def found(program: str) -> Path:
 def promtool(*arguments: str, folder: Path) -> str:
     """Run promtool in a folder; what it says where it fails, else ""."""
     command = (str(found("promtool")), *arguments)
-    run = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=_TIMEOUT
-    )
+    run = ran(command, cwd=folder, timeout=_TIMEOUT)
     return "" if run.returncode == 0 else run.stdout + run.stderr

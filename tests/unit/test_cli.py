@@ -25,6 +25,7 @@ from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.live import Live, dump_live
 from tests.support.checkouts import Checkout
 from tests.support.fleet_texts import GOOD
+from tests.support.shells import ran
 
 HEAVY = {
     "aiohttp", "asyncio", "cryptography", "kubernetes", "logging", "psutil", "pydantic", "rich",
@@ -47,9 +48,7 @@ def test_help_imports_nothing_heavy():
         "status = main.run(['--help'])\n"
         "print(json.dumps([status, sorted(sys.modules)]), file=sys.stderr)"
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    answer = ran([sys.executable, "-c", code], check=True)
     status, modules = json.loads(answer.stderr)
     assert status == 0
     assert "Usage: klutchctl" in answer.stdout

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from klutchctl import main
 from tests.release import manual
 from tests.support import books
+from tests.support.shells import ran
 
 PROGRAMS = Path(sys.executable).parent
 VERSION = tomllib.loads((books.ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
@@ -20,13 +20,7 @@ VERSION = tomllib.loads((books.ROOT / "pyproject.toml").read_text("utf-8"))["pro
 def run(*command, **environ):
     """Run a program with ours on PATH, as after `pip install`."""
     path = os.pathsep.join([str(PROGRAMS), os.environ["PATH"]])
-    return subprocess.run(
-        command,
-        env={**os.environ, **environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return ran(command, env={**os.environ, **environ, "PATH": path})
 
 
 COMPLETED = {

@@ -1,12 +1,13 @@
 """What works without a front door pays nothing for it: neither time nor memory."""
 
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+from tests.support.shells import ran
 
 OF_THE_DOOR: Final = (
     "authlib",
@@ -66,14 +67,7 @@ import sys
 print("loaded:", [one for one in {LATE} if one in sys.modules], file=sys.stderr)
 """
     script = textwrap.dedent(run) + report
-    ended = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        timeout=60,
-    )
+    ended = ran([sys.executable, "-c", script], check=True, cwd=tmp_path, timeout=60)
     assert ended.stderr.splitlines()[-1] == "loaded: []"
 
 
@@ -83,7 +77,5 @@ import sys
 import bind.door.door
 print([one for one in {OF_THE_DOOR} if one not in sys.modules])
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
-    )
+    ended = ran([sys.executable, "-c", script], check=True, timeout=60)
     assert ended.stdout == "[]\n"

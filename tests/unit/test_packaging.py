@@ -1,6 +1,7 @@
 """What a wheel and an image hold."""
 
 import importlib.metadata
+import json
 import re
 import shutil
 import subprocess
@@ -19,8 +20,10 @@ from packaging.utils import canonicalize_name
 from klutchctl.sandbox.addons import agents
 from klutchctl.sandbox.state import Member, Role
 from tests.support import books
+from tests.support.shells import ran
 
 ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "fleet-example"
 IMAGES = "registry.example.com/klutchctl/"
 
 
@@ -68,7 +71,7 @@ def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
 
 def test_a_wheel_carries_the_services_of_the_example(wheel):
     listed = ["git", "ls-files", "fleet-example/services"]
-    out = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    out = ran(listed, cwd=ROOT, check=True).stdout
     of_git = {name.removeprefix("fleet-example/services/") for name in out.split()}
     prefix = "klutchctl/sandbox/example/"
     assert {name.removeprefix(prefix) for name in wheel if name.startswith(prefix)} == of_git
@@ -254,6 +257,41 @@ def test_a_script_for_github_takes_values_from_its_environment():
         assert [one for one in scripts if "${{" in one] == []
 
 
+def test_the_action_installs_nothing_that_is_not_locked_and_runs_no_file_of_a_pull_request():
+    steps = yaml.safe_load(FORGES[-1].read_text("utf-8"))["runs"]["steps"]
+    installs = re.findall(r'bin/pip" install --quiet --no-deps (.*)', steps[0]["run"])
+    assert installs == [
+        '--require-hashes -r "$sources/$locked"',
+        '--no-build-isolation --no-index "$sources"',
+    ]
+    scripts = re.findall(r"(?:sh|python3) (\S+\.\w+)", str(steps))
+    ours = '"$GITHUB_ACTION_PATH/../../../fleet-example/pipelines/'
+    assert scripts == [f"{ours}comment.py", f"{ours}apply.sh"]
+
+
+def test_the_hook_of_pre_commit_checks_a_fleet(tmp_path):
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    entry = [Path(sys.executable).with_name("klutchctl"), *hook["entry"].split()[1:]]
+    fleet = shutil.copytree(EXAMPLE, tmp_path / "fleet")
+    assert subprocess.run(entry, cwd=fleet, check=False).returncode == 0
+    (fleet / "fleet.yaml").write_text("kind: Nonsense\n")
+    assert subprocess.run(entry, cwd=fleet, check=False).returncode == 3
+
+
+def test_the_preset_of_renovate_reads_each_image_of_a_fleet(tmp_path):
+    preset = json.loads((ROOT / "klutchctl/deploy/renovate/fleet.json").read_text("utf-8"))
+    fleet = shutil.copytree(EXAMPLE, tmp_path / "fleet")
+    shutil.copy(ROOT / "klutchctl/deploy/gitlab/fleet.yml", fleet / ".gitlab-ci.yml")
+    names = {path.relative_to(fleet).as_posix() for path in fleet.rglob("*.y*ml")}
+    for manager in preset["customManagers"]:
+        (path,) = (one.strip("/") for one in manager["managerFilePatterns"])
+        read = [(fleet / name).read_text("utf-8") for name in names if re.search(path, name)]
+        patterns = [one.replace("(?<", "(?P<") for one in manager["matchStrings"]]
+        found = [hit for one in patterns for text in read for hit in re.finditer(one, text)]
+        assert len(found) == sum(len(re.findall(f"(?i)image: {IMAGES}", text)) for text in read) > 0
+        assert {one["currentValue"] for one in found} == {PROJECT["project"]["version"]}
+
+
 def lines_with(path, word):
     lines = path.read_text("utf-8").splitlines()
     return [line.strip() for line in lines if word in line and not line.lstrip().startswith("#")]
@@ -276,7 +314,7 @@ def test_what_reaches_a_container_build_is_enough_for_the_wheel(wheel, tmp_path)
 
 def test_images_have_one_prefix_and_three_names():
     # Their YAML, container files and pages.
-    folders = [*(path.parent for path in CONTAINERFILES), ROOT / "fleet-example"]
+    folders = [*(path.parent for path in CONTAINERFILES), EXAMPLE]
     files = [one for folder in folders for one in folder.rglob("*") if one.is_file()]
     pages = [one for one in files if one.suffix in (".md", ".yaml", ".yml", "")]
     named = {

@@ -8,7 +8,7 @@ import pytest
 from reconciler.blueprints.offering import outcomes
 from reconciler.broker.gate import Gate
 from reconciler.kube.turns import Party
-from tests.support.fake_clock import FakeClock, settle
+from tests.support.fake_clock import settle
 
 UNKNOWN = outcomes.Unknown("no answer in 60 s")
 ANSWERS = [outcomes.Done(), outcomes.Accepted(), outcomes.Gone(), outcomes.Progress("failed")]
@@ -19,11 +19,6 @@ OTHERS = [
     outcomes.Conflict("x"),
     outcomes.Refused(400, "", "x"),
 ]
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from reconciler.core.errors import (
 )
 from reconciler.core.refs import SECRET, Ref
 from reconciler.kube.cluster import Connectivity
-from tests.support.fake_clock import FakeClock, settle
+from tests.support.fake_clock import settle
 
 REF = Ref("plane", SECRET, "shop", "orders")
 CANARY = "canary-that-must-not-be-seen"
@@ -51,11 +51,6 @@ class Work:
     @property
     def times(self):
         return [at for _, at in self.begun]
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
 
 
 @pytest.fixture

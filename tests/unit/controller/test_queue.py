@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.controller.queue import AHEAD, BEHIND, LONGEST_PAUSE, WorkQueue
 from reconciler.kube.turns import Party
-from tests.support.fake_clock import FakeClock, settle
+from tests.support.fake_clock import settle
 
 
 class Taker:
@@ -31,11 +31,6 @@ class Taker:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self.queue.close()
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
 
 
 @pytest.fixture

@@ -23,16 +23,9 @@ from reconciler.core.live import (
     parse_live,
 )
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
+from tests.support.json_values import json_values
 
-_JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=8,
-)
+_JSON = json_values(st.text(max_size=8), 8, st.integers(-(2**53), 2**53))
 _MANIFESTS = st.dictionaries(st.text(max_size=8), _JSON, max_size=4)
 _KINDS = st.sampled_from([NAMESPACE, SECRET, CRD, instances("shop.example", "databases")])
 _REFS = st.builds(Ref, st.text(max_size=8), _KINDS, st.text(max_size=8), st.text(max_size=8))

@@ -1,6 +1,5 @@
 """The flags of konnector: the original's, ours, and what becomes of wrong ones."""
 
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from reconciler.blueprints.objects import UNMARKED
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import get_map, get_maps, get_texts, name_of
 from reconciler.kube.networks import of_flags
+from tests.support.shells import ran
 
 ENVIRON = {"POD_NAME": "konnector-7d9-x2b"}
 PLAIN = Settings(lease_identity="konnector-7d9-x2b")
@@ -257,9 +257,7 @@ finally:
     loaded = {{"aiohttp", "pydantic", "uvloop", "prometheus_client"}} & sys.modules.keys()
     print(sorted(loaded), file=sys.stderr)
 """
-    run = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
-    )
+    run = ran([sys.executable, "-c", script], check=True, timeout=60)
     assert "konnector " in run.stdout
     assert run.stderr == "[]\n"
 
@@ -267,7 +265,5 @@ finally:
 @pytest.mark.parametrize("module", ["konnector.program", "konnector.detach", "bind.program"])
 def test_agents_load_no_pydantic(module):
     script = f"import sys, {module}; print('pydantic' in sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
-    )
+    run = ran([sys.executable, "-c", script], check=True, timeout=60)
     assert run.stdout == "False\n"

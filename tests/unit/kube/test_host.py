@@ -3,7 +3,6 @@
 import os
 import pwd
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from klutchctl.settings import Settings
 from reconciler.kube import host
+from tests.support.shells import ran
 
 # A user without an entry, as a container may give one by number.
 UNKNOWN = """
@@ -67,9 +67,7 @@ import {package}
 from {package}.__main__ import run
 sys.exit(run([]))
 """
-    answer = subprocess.run(
-        [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60
-    )
+    answer = ran([sys.executable, "-c", script], timeout=60)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "/\n", "")
 
 
@@ -92,9 +90,7 @@ def test_how_many_files_may_be_open(given, expected):
     if most != resource.RLIM_INFINITY and most < given[1]:
         pytest.skip(f"this machine allows no more than {most}")
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {given})"
-    answer = subprocess.run(
-        [sys.executable, "-c", f"{limit}; {ASK}"], check=True, capture_output=True, text=True
-    )
+    answer = ran([sys.executable, "-c", f"{limit}; {ASK}"], check=True)
     assert tuple(map(int, answer.stdout.split())) == expected
 
 

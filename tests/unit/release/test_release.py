@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from tests.contract import test_airgap as of_release
 from tests.release import __main__ as program
 from tests.release import building, evidence, sign
+from tests.support.shells import ran
 
 ROOT = Path(__file__).parents[3]
 KEY = ec.derive_private_key(1234567, ec.SECP256R1())
@@ -128,7 +129,7 @@ def images(tmp_path_factory):
 def released(output, images, **changes):
     command = [sys.executable, "-m", "tests.release", f"--output={output}", f"--images={images}"]
     command += ["--without-plugins"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, **changes)
+    return ran(command, cwd=ROOT, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +156,7 @@ def contents(folder):
 
 
 def test_a_release_is_vouched_for_as_a_whole(release, public, tmp_path):
-    checked = subprocess.run(
-        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=release, check=True, text=True,
-        capture_output=True,
-    )  # fmt: skip
+    checked = ran(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=release, check=True)
     named = {line.removesuffix(": OK") for line in checked.stdout.splitlines()}
     signed = {"SHA256SUMS", *evidence.SIGNATURES}
     assert named | signed == {path.name for path in release.iterdir()}
@@ -167,7 +165,7 @@ def test_a_release_is_vouched_for_as_a_whole(release, public, tmp_path):
     stated = json.loads((release / "provenance.json").read_text())
     subjects = {one["name"] for one in stated["subject"]}
     assert named - subjects == {"provenance.json"}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    commit = ran(["git", "rev-parse", "HEAD"], cwd=ROOT)
     source, *locks = stated["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert source["digest"] == {"gitCommit": commit.stdout.strip()}
     assert {"requirements.txt", "requirements-build.txt"} <= {one["name"] for one in locks}

@@ -1,0 +1,10 @@
+"""What many rooms need."""
+
+import pytest
+
+from tests.support.fake_clock import FakeClock
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
