@@ -65,8 +65,7 @@ async def backend_on(plane: Reader) -> Look:
 
 async def has_exports(plane: Reader) -> bool:
     """Tell whether a backend, of whatever kind, has ever exported something there."""
-    page = await plane.first_page(API_SERVICE_EXPORT, limit=1, metadata_only=True)
-    return bool(page.items)
+    return bool((await plane.first_page(API_SERVICE_EXPORT, limit=1, metadata_only=True)).items)
 
 
 async def missing_backend(visit: Visit) -> Mapping[Ref, Manifest | None]:

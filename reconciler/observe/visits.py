@@ -200,7 +200,8 @@ class Visits:
         try:
             async with self._slots.turn(self._left.get(name)) as turn:
                 try:
-                    return await read(Visit(await reach(), turn, width, waiting))
+                    reached = await reach()
+                    return await read(Visit(reached, turn, width, waiting))
                 finally:
                     self._left[name] = turn.left
                     if reached and (ahead := reached.cluster.connectivity.ahead) is not None:
