@@ -28,7 +28,7 @@ READY: Final = "Ready"
 _NAMES: Final = ("type", "status", "severity", "reason", "message")
 _TEXTS: Final = {**{one: one for one in _NAMES}, "lastTransitionTime": "last_transition_time"}
 _SAID: Final = attrgetter("status", "severity", "reason", "message")
-_LINK: Final = re.compile(r" \((https?://[^\s()]+/reasons/[^\s()/]+/)\)$")
+_LINK: Final = re.compile(r" \((https?://[^\s()]+/reasons/[^\s()/]+/)\)\Z")
 
 
 @dataclass(frozen=True, slots=True)

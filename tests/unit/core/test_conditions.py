@@ -303,5 +303,6 @@ def test_the_page_of_a_reason_ends_a_message_and_is_no_part_of_what_it_says():
     assert patch is not None
     held = conditions.of(patch.body)
     assert {one["message"] for one in dump(held)} == {f"many ({site}/reasons/MassDeletion/)"}
+    assert dump(parse(lines := [{"type": "A", "message": f"x ({site}/reasons/B/)\n"}])) == lines
     assert {one.message for one in held} == {"many"}
     assert status_patch(patch.body, ref, decided, failed=(), now=LATER, docs=site) is None
