@@ -393,8 +393,7 @@ async def test_control_plane_mode(control_plane, namespace):
         await deleted_with_its_data(app)
         assert stage.refused(app.space) == set()
     own = "klutch-bind-control-plane-mode"
-    connector = rbac.control_plane_role(app.space.name)
-    assert stage.idle(own, handed_out=connector) == set()
+    assert stage.idle(own, handed_out=rbac.control_plane_role(app.space.name)) == set()
     assert stage.own(own) & stage.own("klutch-bind-own") == set()
 
 

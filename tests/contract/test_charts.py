@@ -67,8 +67,7 @@ def comparable(one: Any) -> Any:
         for container in one["spec"]["template"]["spec"]["containers"]:
             container["args"] = sorted(container["args"])
     if one["kind"] == NAMESPACE.kind:
-        annotations = one["metadata"]["annotations"]
-        assert annotations.pop(*KEEP, "keep") == "keep"
+        assert one["metadata"]["annotations"].pop(*KEEP, "keep") == "keep"
     return one
 
 
@@ -154,8 +153,7 @@ def test_a_chart_is_well_made(chart, tmp_path):
     given = helm.given(tmp_path, chart)
     assert "0 chart(s) failed" in helm.helm(tmp_path, "lint", "--strict", str(chart), given)
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
-    project = (ROOT / "pyproject.toml").read_text()
-    assert f'\nversion = "{about["version"]}"\n' in project
+    assert f'\nversion = "{about["version"]}"\n' in (ROOT / "pyproject.toml").read_text()
     assert about["appVersion"] == about["version"]
     packed = helm.helm(tmp_path, "package", str(chart), "--destination", str(tmp_path))
     by_helm = Path(packed.strip().rpartition(" ")[2])

@@ -60,8 +60,7 @@ def test_the_program_knows_its_arguments_and_every_file_is_mounted(capsys):
     for path in said:
         assert path in mounts.values() or str(Path(path).parent) in mounts.values(), path
     assert container["command"] == ["/app/bin/klutchctl"]
-    containerfile = (FOLDER.parent / "Containerfile").read_text("utf-8")
-    assert "ENV PATH=/app/bin:" in containerfile
+    assert "ENV PATH=/app/bin:" in (FOLDER.parent / "Containerfile").read_text("utf-8")
 
 
 async def test_the_api_server_knows_every_field(control_plane):

@@ -213,8 +213,7 @@ async def test_what_hinders_a_start_is_reported_in_one_sentence(
 ) -> None:
     plane = managed.plane
     kubeconfig = f"--kubeconfig={plane.kubeconfig}"
-    lines = yaml.safe_load(plane.kubeconfig.read_text())
-    assert lines["current-context"] == plane.context
+    assert yaml.safe_load(plane.kubeconfig.read_text())["current-context"] == plane.context
     without_key = build(SECRET, "without-key", namespace=managed.namespace, data={})
     await plane.cluster.create(without_key, SECRET, manager="tests")
     at = replace(managed)

@@ -126,8 +126,7 @@ async def many_claims(scene: Scene) -> list[str]:
 
 async def all_copied(scene: Scene, created: list[str]) -> bool:
     found = await scene.plane.cluster.list(scene.offer.kind, namespace=scene.service_namespace)
-    there = {get_text(one, "metadata", "name") for one in found.items}
-    return there >= {*created}
+    return {get_text(one, "metadata", "name") for one in found.items} >= {*created}
 
 
 async def test_what_befalls_the_way_to_a_provider_stops_nothing(scene: Scene) -> None:

@@ -107,8 +107,7 @@ async def test_so_do_a_snapshot_and_status_and_none_of_them_tries_to_write(scene
     code, _, err = await scene.run("snapshot", "--out", str(file))
     assert (code, err) == (0, "")
     code, out, err = await scene.run("status", "-o", "json")
-    document = json.loads(out)
-    assert (document["unread"], err) == ([], "")
+    assert (json.loads(out)["unread"], err) == ([], "")
     user = f"system:serviceaccount:klutch-bind:klutchctl-{scene.fleet.name}-plan"
     for audit, mark in marks:
         assert [one for one in audit.writes_since(mark) if one.user == user] == []

@@ -212,8 +212,7 @@ async def test_an_installation_is_as_it_was_recorded(scene):
     for ref, recorded in installation.recorded.items():
         live = await installation.live(ref).cluster.get(ref)
         assert live is not None, ref
-        content = drop(drop(recorded, "metadata"), "data")
-        assert covers(live, content), ref
+        assert covers(live, drop(drop(recorded, "metadata"), "data")), ref
         generation = get_int(recorded, "metadata", "generation")
         assert generation in (None, get_int(live, "metadata", "generation")), ref
         held = get_map(recorded, "metadata")

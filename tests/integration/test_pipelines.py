@@ -262,8 +262,7 @@ async def test_a_change_is_reviewed_planned_approved_and_applied(
             code, output = await runner.run("apply")
             assert code == 0, output
             assert await scene.at(scene.binding) is not None
-            report = ET.parse(repository.work / "apply.xml").getroot()
-            assert report.tag == "testsuites"
+            assert ET.parse(repository.work / "apply.xml").getroot().tag == "testsuites"
 
             code, output = await runner.run("plan")
             assert code == 0, output

@@ -347,8 +347,7 @@ class ApiModel:
         asked = self._asked(call)
         assert asked is not None
         version = asked.query.get("resourceVersion", "")
-        since = int(version) if version else self.store.version
-        return Watched(self, asked, since)
+        return Watched(self, asked, int(version) if version else self.store.version)
 
 
 @dataclass

@@ -91,8 +91,7 @@ class Served:
             return manifest if default is None else default(manifest)
         kept = {key: manifest[key] for key in ("apiVersion", "kind", "metadata") if key in manifest}
         rest = {key: value for key, value in manifest.items() if key not in kept}
-        made = _defaulted(self.schema, _pruned(self.schema, rest))
-        return {**kept, **made}
+        return {**kept, **_defaulted(self.schema, _pruned(self.schema, rest))}
 
     def mistakes(self, manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return the fields that a CRD's schema refuses, and why."""

@@ -74,8 +74,7 @@ class ModelTransport:
     async def send(self, request: Request, *, auth: Auth, within: float | None) -> Answer:
         await asyncio.sleep(0)  # others may come first, as on a network
         self.wires.calls.append((self.server, request.target))
-        model = self._model()
-        return self._refusal(auth) or _answer(model.answer(self._call(request)))
+        return self._refusal(auth) or _answer(self._model().answer(self._call(request)))
 
     def _refusal(self, auth: Auth) -> Answer | None:
         header = auth.authorization

@@ -92,8 +92,7 @@ class Account:
             "made": sorted(self._made()),
             "changed": {str(name): change for name, change in changes.items() if change},
         }
-        text = yaml.safe_dump(reported, width=10_000, allow_unicode=True)
-        return masked(text)
+        return masked(yaml.safe_dump(reported, width=10_000, allow_unicode=True))
 
     def _made(self) -> list[str]:
         return [

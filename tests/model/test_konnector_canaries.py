@@ -247,5 +247,4 @@ def _marker(number: int) -> Manifest:
 
 
 async def _said(live: LiveCluster, kinds: Iterable[Kind]) -> str:
-    lists = [(await live.cluster.list(kind)).items for kind in kinds]
-    return json.dumps(lists)
+    return json.dumps([(await live.cluster.list(kind)).items for kind in kinds])

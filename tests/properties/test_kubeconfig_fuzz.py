@@ -154,8 +154,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _written(draw: Any, value: Any) -> bytes:
-    writer = draw(st.sampled_from(WRITERS))
-    return bytes(writer(value))
+    return bytes(draw(st.sampled_from(WRITERS))(value))
 
 
 def attempt(load):

@@ -70,8 +70,7 @@ class Candidate:
 
     @property
     def counted(self):
-        labels = {"name": "work"}
-        return self.metrics.registry.get_sample_value(STATUS, labels)
+        return self.metrics.registry.get_sample_value(STATUS, {"name": "work"})
 
 
 def turns(diary):

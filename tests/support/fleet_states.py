@@ -85,8 +85,7 @@ def ended(
 
 def begun() -> FleetState:
     """Return the state once the files were read, and before any round."""
-    state = FleetState(name="acme")
-    return fleet_state.source_read(state, fleet(), None, now=at(0))
+    return fleet_state.source_read(FleetState(name="acme"), fleet(), None, now=at(0))
 
 
 def at_rest() -> FleetState:

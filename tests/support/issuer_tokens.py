@@ -126,8 +126,7 @@ def by_public_key(header: Claims, claims: Claims, key: SigningKey) -> str:
 
 def by_another_key(header: Claims, claims: Claims, key: SigningKey) -> str:
     """Sign by a key that is not published, under the name of one that is."""
-    other = signing_key("another", key.algorithm)
-    return signed({"kid": key.kid, **header}, claims, other)
+    return signed({"kid": key.kid, **header}, claims, signing_key("another", key.algorithm))
 
 
 def tampered(header: Claims, claims: Claims, key: SigningKey) -> str:

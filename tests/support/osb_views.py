@@ -92,8 +92,7 @@ def sent(live: Manifest | None = None, **fields: Any) -> Sent:
 
 def intent(verb: Verb = "Provision", target: Sent | None = None, **fields: Any) -> Intent:
     """Return what was begun just now."""
-    made = Intent("Provision", NOW, target or sent())
-    return replace(made, verb=verb, **fields)
+    return replace(Intent("Provision", NOW, target or sent()), verb=verb, **fields)
 
 
 def operation(**fields: Any) -> Operation:

@@ -41,8 +41,7 @@ _LOG_END: Final = 4_000
 
 def memory_of(pid: int, at: str) -> int:
     """Return the octets of memory of a process, by a word of its status (proc(5))."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split(f"{at}:")[1].split()[0]) * 1024
+    return int(Path(f"/proc/{pid}/status").read_text().split(f"{at}:")[1].split()[0]) * 1024
 
 
 @dataclass

@@ -162,8 +162,7 @@ def _is_kept(one: Manifest) -> bool:
 
 
 def _with_rights(place: Ground, given: Sequence[Manifest]) -> Account:
-    held = shipped.binder().manifests()
-    return Account(place.space, names.BINDER, given, held, _A9S)
+    return Account(place.space, names.BINDER, given, shipped.binder().manifests(), _A9S)
 
 
 def a_binder(place: Ground) -> Account:

@@ -187,8 +187,7 @@ def plans(before, after):
 
 
 def secured(before, after):
-    spec = {**A9S, "service": "a9s-postgresql13", "plan": before}
-    return spec, {"plan": after}
+    return {**A9S, "service": "a9s-postgresql13", "plan": before}, {"plan": after}
 
 
 CHANGES = {

@@ -30,8 +30,7 @@ LINES = pytest.mark.parametrize("second", [False, True], ids=["1.20", "2.x"])
 
 async def exported(scene: Scene) -> bool:
     version = (await crd_of(scene.app, scene) or {}).get("spec", {}).get("versions", [{}])[0]
-    columns = [one["name"] for one in version.get("additionalPrinterColumns", ())]
-    return columns == ["C"]
+    return [one["name"] for one in version.get("additionalPrinterColumns", ())] == ["C"]
 
 
 def spec_schema(crd: Any, *, second: bool) -> Any:

@@ -155,8 +155,7 @@ def test_a_saved_plan_matches_the_one_that_it_was_saved_from():
     from reconciler.planning import planfile
 
     made = planfile.identified(plan(SPACE, FIRST, BOUND))
-    read = planfile.parse(planfile.dump(made), "saved")
-    assert match(read, made).refused == ()
+    assert match(planfile.parse(planfile.dump(made), "saved"), made).refused == ()
 
 
 def test_lines_that_a_guard_holds_are_no_reason_to_take_the_lock():

@@ -153,8 +153,7 @@ def test_a_binding_to_another_secret_is_named_and_left():
 
 
 def test_the_same_resource_twice_is_bound_once():
-    world = served(DATABASES, {**DATABASES})
-    assert world.serve() == 0
+    assert served(DATABASES, {**DATABASES}).serve() == 0
 
 
 def test_an_existing_export_needs_no_request_and_stays():
@@ -294,8 +293,7 @@ def test_a_konnector_that_drains_is_waited_for():
     world.serve()
     world.change(api.API_SERVICE_BINDING, DB, {"metadata": {"finalizers": [keys.DRAIN]}})
     world.serve()
-    bound = world.get(api.API_SERVICE_BINDING, DB)
-    assert bound["metadata"]["deletionTimestamp"]
+    assert world.get(api.API_SERVICE_BINDING, DB)["metadata"]["deletionTimestamp"]
     assert world.serve() == 0
 
 

@@ -355,8 +355,7 @@ def test_nothing_follows_from_what_may_only_be_unseen():
 
 
 def test_a_crd_that_is_back_is_in_sync_again():
-    back = missing(ago(minutes=9)).export
-    assert reasons_of(look(seen(back))) == IN_SYNC
+    assert reasons_of(look(seen(missing(ago(minutes=9)).export))) == IN_SYNC
 
 
 def test_an_export_that_goes_is_left_alone():

@@ -63,8 +63,7 @@ def test_an_offered_resource_is_exported_with_the_claims_of_its_template():
 
 
 def test_what_the_app_cluster_binding_lists_is_exported():
-    decision = look(seen(listed=frozenset({DATABASES})))
-    assert made(decision) == [DATABASES]
+    assert made(look(seen(listed=frozenset({DATABASES})))) == [DATABASES]
 
 
 @pytest.mark.parametrize(
@@ -165,8 +164,7 @@ def test_what_stands_in_the_way_is_reported_at_once_and_fails_after_a_minute(
 
 
 def test_a_cluster_scoped_resource_is_exported_in_cluster_scope():
-    decision = look(seen(request("regions")), informer_scope="Cluster")
-    assert made(decision) == [REGIONS]
+    assert made(look(seen(request("regions")), informer_scope="Cluster")) == [REGIONS]
 
 
 def test_the_first_problem_stops_what_comes_after_it_and_not_what_came_before():
@@ -208,8 +206,7 @@ def test_a_pending_request_is_never_deleted():
 
 
 def test_a_request_of_the_future_is_as_one_of_now():
-    decision = look(seen(request(age=-timedelta(days=1)), crds={}))
-    assert decision.again == MINUTE
+    assert look(seen(request(age=-timedelta(days=1)), crds={})).again == MINUTE
 
 
 def test_a_request_that_goes_is_left_alone():

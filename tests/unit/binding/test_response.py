@@ -97,8 +97,7 @@ def test_a_response_that_lies_is_refused(path, value):
 
 
 def test_only_a_dry_run_may_lack_the_kubeconfig():
-    document = changed("kubeconfig", "")
-    assert response.grant_of(document, dry_run=True).remote is None
+    assert response.grant_of(changed("kubeconfig", ""), dry_run=True).remote is None
 
 
 def test_grants_of_one_space_are_one():

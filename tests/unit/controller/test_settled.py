@@ -206,8 +206,7 @@ async def test_bad_questions(ask, query):
     ],
 )
 async def test_only_the_same_machine_is_answered(scene, client, status):
-    probe = SettledProbe(scene.manager.settled)
-    assert (await probe(client, "")).status == status
+    assert (await SettledProbe(scene.manager.settled)(client, "")).status == status
 
 
 async def test_one_request_at_a_time(scene):

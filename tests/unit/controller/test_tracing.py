@@ -39,8 +39,7 @@ def finished():
 
 
 def test_the_trace_of_an_object_follows_from_what_both_sides_know():
-    digest = hashlib.sha256(b"u-1/3").hexdigest()
-    assert f"{OF.trace:032x}{OF.root:016x}" == digest[:48]
+    assert f"{OF.trace:032x}{OF.root:016x}" == hashlib.sha256(b"u-1/3").hexdigest()[:48]
     assert trace_of(CLAIM) == OF
     assert trace_of({"metadata": {"uid": "u-1", "generation": 4}}) != OF
     assert trace_of({"metadata": {"uid": "u-2"}}) == TraceId.of("u-2", 0)

@@ -170,8 +170,7 @@ def test_options_that_do():
     assert options.board("", (), behind_proxy=False) is None
     assert options.hooks(None, (), None, None) is None
     assert options.trust(trusting("tag"), fleet="").mode is VerificationMode.TAG
-    history = options.trust(trusting("history"), fleet="acme")
-    assert history.mode is VerificationMode.HISTORY
+    assert options.trust(trusting("history"), fleet="acme").mode is VerificationMode.HISTORY
     behind = options.board(":8080", ["fleet.example.com"], behind_proxy=True)
     assert behind is not None
     assert behind.address == ("", 8080)

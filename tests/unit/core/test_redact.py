@@ -72,8 +72,7 @@ def test_metadata_of_a_secret_may_carry_its_data_too():
         "kind": "PartialObjectMetadata",
         "metadata": {},
     }
-    shown = redact(with_annotation(partial, LAST_APPLIED, APPLIED))
-    assert ENCODED not in repr(shown)
+    assert ENCODED not in repr(redact(with_annotation(partial, LAST_APPLIED, APPLIED)))
 
 
 OTHERS = {

@@ -89,5 +89,4 @@ def test_messages_name_what_they_are_about():
     assert "this key is there twice" in problem("clusters/shop.yaml", hidden)
     plane = tree().files["planes/eu.yaml"].decode().replace("cp}}", "cp}, mode: Dirct}")
     assert "spec.mode is Dirct, and must be Direct or" in problem("planes/eu.yaml", plane)
-    secret = plane.replace("Dirct", "hunter2")
-    assert "hunter2" not in problem("planes/eu.yaml", secret)
+    assert "hunter2" not in problem("planes/eu.yaml", plane.replace("Dirct", "hunter2"))

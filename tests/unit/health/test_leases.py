@@ -1,6 +1,7 @@
 """Whether an agent runs, by its Lease."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
 
@@ -9,8 +10,10 @@ from reconciler.api.leases import Behind, LeaseLook, Stopped
 from reconciler.core.live import Address, ClusterState, Live, Unavailable
 from reconciler.core.refs import CRD
 from reconciler.health.survey import KeptDefinitions
+from reconciler.observe.agents import KonnectorPlace, Looked, stops
 
 NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=1)
 
 
 def renewed(ago: float, holder: str = "konnector-1") -> LeaseLook:
@@ -59,6 +62,19 @@ TROUBLES = {
 @pytest.mark.parametrize(("before", "after", "sent", "expected"), TROUBLES.values(), ids=TROUBLES)
 def test_a_konnector_is_in_trouble(before, after, sent, expected):
     assert leases.trouble(before, after, sent, NOW) == expected
+
+
+async def test_an_answer_that_comes_late_shows_no_clock_behind(monkeypatch):
+    monkeypatch.setattr(leases, "APART", 0)
+    times, unread, places = iter((NOW, NOW, LATER)), cast(Any, None), {"shop": KonnectorPlace("eu")}
+
+    async def again(_):
+        next(times)  # another app cluster takes a minute
+        return renewed(0)
+
+    first = Looked({"shop": OLD}, {})
+    found = await stops(unread, places, unread, first, again=again, now=lambda: next(times))
+    assert found == leases.Stops()
 
 
 LOOKS = {

@@ -373,8 +373,7 @@ def test_since_is_the_last_change_and_never_after_now():
     changed = timedelta(minutes=7)
     facts = reporting("Connected", "True", ago=changed)
     assert judge(UNIT, facts, now=NOW).since == NOW - changed
-    ahead = reporting("Connected", "True", ago=-changed)
-    assert judge(UNIT, ahead, now=NOW).since == NOW
+    assert judge(UNIT, reporting("Connected", "True", ago=-changed), now=NOW).since == NOW
     nothing = UnitFacts(secret=K)
     assert judge(UNIT, nothing, now=NOW).since is None
 

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections import Counter
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.kube.cluster import SharedReads
 from reconciler.kube.turns import NOBODY, Party, Places, TokenBucket, Turns, act_for
 from tests.support.fake_clock import settle
 
@@ -176,3 +179,26 @@ async def test_places_are_given_in_turns_too(at_once, wide, first):
     ends.set()
     await asyncio.gather(*tasks)
     assert began.index("b") == len(first) + 1
+
+
+async def test_each_answer_of_a_shared_read_is_of_a_call_after_the_question():
+    sent = []
+
+    async def get(ref, *, metadata_only):
+        sent.append(asyncio.get_running_loop().create_future())
+        return await sent[-1]
+
+    reads, ref = SharedReads(cast(Any, SimpleNamespace(get=get))), Ref("app", NAMESPACE, "", "a")
+    first = asyncio.create_task(reads.metadata(ref))
+    await settle()
+    gives_up, *later = (asyncio.create_task(reads.metadata(ref)) for _ in range(3))
+    await settle()
+    gives_up.cancel()  # which ends the call of no other
+    sent[0].set_result({"seen": "early"})
+    await settle()
+    sent[1].set_exception(KeyError)
+    assert await first == {"seen": "early"}
+    assert [type(one) for one in await asyncio.gather(*later, return_exceptions=True)] == [
+        KeyError
+    ] * 2
+    assert len(sent) == 2

@@ -45,8 +45,7 @@ def request_says(here, parameters):
 
 
 def planned(here, mode="Direct", more=""):
-    plan = here.plan(scenes.shop(scenes.binding(more=more), mode=mode))
-    return scenes.acting(plan)
+    return scenes.acting(here.plan(scenes.shop(scenes.binding(more=more), mode=mode)))
 
 
 @pytest.mark.parametrize("mode", scenes.MODES)

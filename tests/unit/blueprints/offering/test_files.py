@@ -50,8 +50,7 @@ def test_schemas_that_are_too_large_to_keep_leave_their_names_and_ids():
     ]
     before = made(service(*wide))
     assert len(canonical(crd(before))) < 100_000
-    after = made(service(*wide[:2]), before=before)
-    assert enum_of(after) == ["p0", "p1", "p2", "p3"]
+    assert enum_of(made(service(*wide[:2]), before=before)) == ["p0", "p1", "p2", "p3"]
 
 
 def test_an_offering_without_bindable_plans_has_no_bindings():
