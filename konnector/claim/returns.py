@@ -18,7 +18,7 @@ _WINDOW: Final = timedelta(hours=1)
 LEFT_OUT: Final = Note(
     "FieldsLeftOut",
     "Fields that the export leaves out (its ProviderInSync names them) are the provider's: the copy"
-    " keeps them as they are, and they are not shown here any more",
+    " keeps them as they are, and this claim does not show them",
 )
 
 
