@@ -1,22 +1,31 @@
-"""Informers of klutch-osb: brokers, records, generated kinds, and the claims of each kind."""
+"""Informers of klutch-osb: brokers, records, generated kinds, and the claims of each kind.
+
+A generated kind's claims are followed for as long as its CRD is there. A claim's place is known to
+brokers as app cluster, namespace, and identity.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from bind import bounds, parties
 from bind.osb.decisions import record
+from bind.osb.decisions.view import Place
 from reconciler import api
 from reconciler.api import osb
 from reconciler.api.osb import GeneratedKind
+from reconciler.blueprints.offering.messages import OriginatingIdentity
+from reconciler.controller.controller import Queue
 from reconciler.controller.manager import InformerSet
 from reconciler.controller.metrics import Metrics
-from reconciler.core import keys, manifest, refs
-from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Kind, ObjectKey
+from reconciler.core import keys, manifest, names, refs
+from reconciler.core.manifest import Manifest, annotations_of, name_of, namespace_of, uid_of
+from reconciler.core.refs import NAMESPACE, Kind, ObjectKey, Ref
 from reconciler.kube.budgets import OF_CLAIMS, USUAL
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
 from reconciler.kube.store import Index, Store, without_managed_fields
+from reconciler.kube.turns import Party
 
 # Names of indexes.
 BROKER: Final = "name of a ServiceBroker"
@@ -186,3 +195,146 @@ def _instance(binding: Manifest) -> Iterable[ObjectKey]:
 def _target(mapping: Manifest) -> Iterable[str]:
     namespace = manifest.get_text(mapping, "status", "namespace")
     return [namespace] if namespace else []
+
+
+class Places:
+    """Service namespaces as APIServiceNamespaces know them; others stand for themselves."""
+
+    def __init__(self, informers: Informers) -> None:
+        self._informers = informers
+        self._own_uid = ""
+
+    def space(self, namespace: str) -> str:
+        """Return the binding space of a service namespace; else the namespace itself."""
+        mapping = self._mapping(namespace)
+        return namespace if mapping is None else namespace_of(mapping)
+
+    def party(self, namespace: str) -> Party:
+        """Return for whom a claim in a namespace is served."""
+        space, informers = self.space(namespace), self._informers
+        binding = informers.cluster_bindings.get(space, names.CLUSTER_BINDING)
+        return parties.party_of(space, informers.namespaces.get("", space), binding)
+
+    async def of(self, namespace: str) -> Place:
+        """Return the place of a namespace. Raises ClusterErrors."""
+        mapping = self._mapping(namespace)
+        space_uid = self._uid(namespace)
+        if mapping is None:
+            return Place(namespace, await self._control_plane(), space_uid)
+        space = namespace_of(mapping)
+        cluster = self._app_cluster(space)
+        identity = _identity(space, cluster, name_of(mapping))
+        return Place(name_of(mapping), cluster, space_uid, identity)
+
+    def _mapping(self, namespace: str) -> Manifest | None:
+        return next(iter(self._informers.mappings.by(TARGET, namespace)), None)
+
+    def _uid(self, namespace: str) -> str:
+        live = self._informers.namespaces.get("", namespace)
+        return "" if live is None else uid_of(live)
+
+    def _app_cluster(self, space: str) -> str:
+        """Return the uid of an app cluster as its space has it, else that of the space."""
+        namespace = self._informers.namespaces.get("", space)
+        binding = self._informers.cluster_bindings.get(space, names.CLUSTER_BINDING)
+        carriers = (each for each in (namespace, binding) if each is not None)
+        known = (annotations_of(each).get(keys.APP_CLUSTER_UID, "") for each in carriers)
+        return next(filter(None, known), "") or self._uid(space)
+
+    async def _control_plane(self) -> str:
+        """Return the uid of this cluster: that of kube-system, which does not change."""
+        if not self._own_uid:
+            cluster = self._informers.cluster
+            ref = Ref(cluster.name, NAMESPACE, "", names.KUBE_SYSTEM)
+            live = await cluster.get(ref, metadata_only=True)
+            self._own_uid = "" if live is None else uid_of(live)
+        return self._own_uid
+
+
+def _identity(space: str, cluster: str, namespace: str) -> OriginatingIdentity:
+    """Return on whose behalf a call is made: the account by which the app cluster writes."""
+    return OriginatingIdentity(
+        {
+            "username": f"system:serviceaccount:{space}:{names.BINDER}",
+            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{space}"],
+            "extra": {"clusterid": [cluster], "namespace": [namespace]},
+        }
+    )
+
+
+class Kinds:
+    """The reconciler of generated CRDs, by name."""
+
+    def __init__(self, informers: Informers) -> None:
+        self._informers = informers
+        self._followed: dict[str, GeneratedKind] = {}
+        self._claims: Queue[InstanceKey] | None = None
+        self._brokers: Queue[str] | None = None
+
+    def subscribe(self, queue: Queue[str], claims: Queue[InstanceKey], brokers: Queue[str]) -> None:
+        """Have the CRDs enqueued that change, and of kinds that are followed claims and broker."""
+        self._claims, self._brokers = claims, brokers
+        self._informers.crds.subscribe_keys(lambda key: queue.enqueue(key.name))
+
+    async def reconcile(self, name: str) -> timedelta | None:
+        """Follow the claims of a kind, or no more."""
+        crd = self._informers.crds.get("", name)
+        kind = None if crd is None else osb.generated_kind(crd)
+        before = self._followed.get(name)
+        if before is not None and (kind is None or kind.kind != before.kind):
+            self._informers.claims.drop(before.kind)
+            del self._followed[name]
+        if kind is not None and name not in self._followed:
+            self._followed[name] = kind
+            self._follow(kind)
+        gone = before if kind is None else None
+        self._look_at(kind)
+        if gone is not None:
+            self.look_at_broker(gone.broker)  # its records have no claims any more
+        return None
+
+    def _enqueue(self, key: InstanceKey) -> None:
+        if self._claims is not None:
+            self._claims.enqueue(key)
+
+    def _follow(self, kind: GeneratedKind) -> None:
+        def synced() -> None:
+            self._look_at(kind)
+            for each in self._informers.kinds(kind.broker):
+                self._look_at(each)
+            if self._brokers is not None:
+                self._brokers.enqueue(kind.broker)  # it says whether its kinds are served
+
+        store = self._informers.follow(kind, synced).view.store
+        group = kind.kind.group
+        if not kind.is_binding:
+
+            def of_instance(key: ObjectKey) -> None:
+                self._enqueue(InstanceKey(group, kind.kind.kind, key.namespace, key.name))
+
+            store.subscribe_keys(of_instance)
+            return
+
+        def of_binding(place: ObjectKey) -> None:
+            for each in self._informers.kinds(kind.broker):
+                if each.kind.plural == kind.instances and each.kind.group == group:
+                    self._enqueue(InstanceKey(group, each.kind.kind, place.namespace, place.name))
+
+        store.subscribe(INSTANCE, of_binding)
+
+    def _look_at(self, kind: GeneratedKind | None) -> None:
+        """Have all instances of a kind looked at, those without claim as well."""
+        if kind is None or kind.is_binding:
+            return
+        recent = self._informers.claims.get(kind.kind)
+        places = [] if recent is None else recent.view.store.keys()
+        for place in places:
+            key = InstanceKey(kind.kind.group, kind.kind.kind, place.namespace, place.name)
+            self._enqueue(key)
+
+    def look_at_broker(self, broker: str) -> None:
+        for kind in self._informers.kinds(broker):
+            self._look_at(kind)
+        for live in self._informers.records.by(BROKER, broker):
+            for key in place_of(live):
+                self._enqueue(key)

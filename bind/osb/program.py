@@ -6,14 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bind.osb.controllers.brokers import Brokers
-from bind.osb.controllers.calls import Calls
+from bind.osb.controllers.brokers import Brokers, Calls
 from bind.osb.controllers.claims import Claims
-from bind.osb.controllers.kinds import Kinds
-from bind.osb.controllers.places import Places
 from bind.osb.dataservices import controllers
-from bind.osb.dataservices import informers as compositions
-from bind.osb.informers import Informers, InstanceKey
+from bind.osb.dataservices import reconciling as compositions
+from bind.osb.informers import Informers, InstanceKey, Kinds, Places
 from bind.osb.metrics import BrokerMetrics
 from bind.osb.settings import Settings
 from reconciler.controller import program

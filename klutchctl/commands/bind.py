@@ -137,10 +137,9 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     Installs the konnector with the first.
     """
     given = {**locals()}
-    from klutchctl.binding.job import Job, printed
+    from klutchctl.binding.job import Flags, Job, browser, printed
     from klutchctl.binding.progress import Progress
     from klutchctl.binding.run import Asked
-    from klutchctl.binding.sign_in.ways import Flags, browser
 
     settings, way = of(context), Flags.of(given).way(browser())
     if write is None and (settings.clusters or settings.selector is not None or force):

@@ -5,6 +5,10 @@ are the control plane's: an export leaves them out, a konnector carries them nei
 admission policy refuses them to accounts of binding spaces. A template lets single fields be open,
 and narrows the compositions. What is left out stands on the export, so that each program reads it
 there. Refuses to know who reads it.
+
+An API server cannot tell which kinds are Crossplane's. A space's account's role marks them, by
+names of objects that cannot be (`marks`), so a policy's rule, a CEL expression, is in force with
+the right to write.
 """
 
 import re
@@ -12,7 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from reconciler.blueprints import cel
 from reconciler.core import keys
+from reconciler.core.keys import KLUTCH_GROUP
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -157,3 +163,100 @@ def _kept(version: Manifest, place: Path, stays: Callable[[JSON], bool]) -> Mani
     if not isinstance(items, list | tuple):
         return version
     return put(version, [one for one in items if stays(one)], *place)
+
+
+_CHOICE: Final = (REF, SELECTOR)
+_FIRST: Final = cel.texts([*FIELDS, *_CHOICE])
+_INNER: Final = cel.text(SECOND)
+_REF: Final = cel.text(REF)
+_DOMAIN: Final = cel.text("crossplane.io/")
+
+
+def _object(holder: str, field: str) -> str:
+    """Return the object in a field, an empty one where there is none."""
+    held = f"{holder}[{field}]"
+    return f"{field} in {holder} && type({held}) == map ? {held} : {{}}"
+
+
+def _spec(holder: str) -> str:
+    return f"{holder} == null ? {{}} : ({_object(holder, cel.text('spec'))})"
+
+
+def _changed(new: str, old: str, names: str) -> str:
+    """Return those of these names under which two objects differ.
+
+    A new object has what an API server fills in, and no composition is no choice.
+    """
+    defaulted = f"oldObject == null && f in {cel.texts(DEFAULTED)}"
+    is_gone = f"f in {old} && !(f in {cel.texts(_CHOICE)})"
+    differs = f"f in {new} ? !(f in {old}) || {new}[f] != {old}[f] : {is_gone}"
+    return f"{names}.filter(f, !({defaulted}) && ({differs}))"
+
+
+def _is_marked(mark: str) -> str:
+    """Tell whether the account's role has a mark of the kind."""
+    exports = f"authorizer.group({cel.text(KLUTCH_GROUP)}).resource('apiserviceexports')"
+    place = "namespace(request.?namespace.orValue(''))"
+    return f"{exports}.{place}.name(variables.kind + ':' + {mark}).check('get').allowed()"
+
+
+def _written(changed: str, place: str) -> str:
+    """Return the changed fields where the machinery of the kind is at this place, else none."""
+    return f"{changed}.size() > 0 && {_is_marked(cel.text(place))} ? {changed} : []"
+
+
+def _named(fields: str, holder: str) -> str:
+    named = f"[{holder}.{REF}.?name.orValue('')]"
+    return f"({_REF} in {fields} ? {named} : [])"
+
+
+_SECOND: Final = f"spec.{SECOND}"
+VARIABLES: Final = (
+    ("kind", "request.resource.resource + '.' + request.resource.group"),
+    ("new", _spec("object")),
+    ("old", _spec("oldObject")),
+    ("newer", _object("variables.new", _INNER)),
+    ("older", _object("variables.old", _INNER)),
+    ("changed", _changed("variables.new", "variables.old", _FIRST)),
+    (
+        "within",
+        _changed(
+            "variables.newer",
+            "variables.older",
+            "(variables.newer.map(f, f) + variables.older.map(f, f))",
+        ),
+    ),
+    ("first", _written("variables.changed", "spec")),
+    ("second", _written("variables.within", _SECOND)),
+    (
+        "machinery",
+        "(variables.first.map(f, 'spec.' + f) + "
+        f"variables.second.map(f, '{_SECOND}.' + f)).filter(f, !f.endsWith('.{REF}'))",
+    ),
+    (
+        "compositions",
+        f"{_named('variables.first', 'variables.new')} + "
+        + _named("variables.second", "variables.newer"),
+    ),
+)
+_FREE: Final = cel.either(cel.IS_DELETE, cel.BUILT_IN)
+# A check of rights costs a third of what one expression may cost.
+KEPT: Final = cel.either(_FREE, f"variables.machinery.all(f, {_is_marked('f')})")
+_CHOSEN: Final = cel.either(*(_is_marked(f"'{REF}=' + {one}") for one in (cel.text(ANY), "c")))
+CHOSEN: Final = cel.either(_FREE, f"variables.compositions.all(c, {_CHOSEN})")
+
+
+def _kept_marks(key: str) -> str:
+    """Tell whether an object has the same of Crossplane's labels, or annotations, as before."""
+    new, old = (
+        f"({one} == null ? {{}} : {one}.metadata.?{key}.orValue({{}}))"
+        for one in ("object", "oldObject")
+    )
+    return " && ".join(
+        f"{one}.all(k, !k.startsWith({_DOMAIN}) || k in {other} && {one}[k] == {other}[k])"
+        for one, other in ((new, old), (old, new))
+    )
+
+
+# Compositions place what they compose by them, and `external-name` is another's database.
+MARKS_KEPT: Final = cel.either(_FREE, cel.both(_kept_marks("labels"), _kept_marks("annotations")))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.blueprints import cel, machinery_rule
+from reconciler.blueprints import cel, machinery
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names, refs
 from reconciler.core.keys import KLUTCH_GROUP
@@ -296,20 +296,20 @@ def binder() -> Policy:
             ),
             _NO_CREDENTIALS,
             Rule(
-                machinery_rule.KEPT,
+                machinery.KEPT,
                 "it writes no field of Crossplane's that the export of the kind leaves out",
             ),
             Rule(
-                machinery_rule.MARKS_KEPT,
+                machinery.MARKS_KEPT,
                 "it writes no label and no annotation of Crossplane's",
             ),
             Rule(
-                machinery_rule.CHOSEN,
+                machinery.CHOSEN,
                 "it names no composition but those that the template of the kind names",
             ),
         ),
         (
-            *machinery_rule.VARIABLES,
+            *machinery.VARIABLES,
             ("own", "request.userInfo.username.split(':')[2]"),
             ("uid", "request.userInfo.?uid.orValue('')"),
         ),

@@ -29,8 +29,7 @@ from reconciler.blueprints.offering.messages import (
     http_request,
     version_of,
 )
-from reconciler.blueprints.offering.outcomes import Denied, Outcome, Unknown, Unsent
-from reconciler.blueprints.offering.wording import scrub
+from reconciler.blueprints.offering.outcomes import Denied, Outcome, Unknown, Unsent, scrub
 from reconciler.core import manifest as m
 from reconciler.core.errors import ConfigError, KlutchError, Retry
 from reconciler.core.manifest import Manifest

@@ -2,6 +2,10 @@
 
 Every name is opened beneath the folder, one by one, and a link is never followed: a committed link
 to a secret on this machine would else end up in the output (CVE-2022-24904).
+
+Flux and Argo CD bring files as a ConfigMap: a kustomization lists them, and a Pod lists the keys
+that it mounts. Neither complains of a file that is left out, and without it, its units are
+released. So those lists are compared with the files, which they name relative to the folder.
 """
 
 import contextlib
@@ -10,15 +14,14 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from reconciler.core.errors import ConfigError, InvalidRepository, Origin, Problem, Severity
-from reconciler.core.yaml_text import MAX_BYTES
+from reconciler.core.yaml_text import MAX_BYTES, Fields, Items, Node, UnreadableText, read, read_all
 from reconciler.fleet import files
 from reconciler.fleet.files import Patterns, Snapshot
-from reconciler.source import listed
 from reconciler.source.gather import (
     EntryType,
     Unreadable,
@@ -31,6 +34,8 @@ from reconciler.source.gather import (
 
 # Without O_NONBLOCK, opening a named pipe would wait for its writer.
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_ENDINGS: Final = (".yaml", ".yml")
+KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 
 def read_folder(path: Path, *, check_owner: bool = True, whole: bool = False) -> Snapshot:
@@ -179,8 +184,8 @@ def unread_documents(folder: Path, snapshot: Snapshot) -> Iterator[Problem]:
             paths = sorted(path for path, one in found if one is EntryType.FILE)
             others = {posixpath.dirname(one) for one in paths if one.endswith(_ENTRIES)}
             for path in paths:
-                if posixpath.basename(path) in listed.KUSTOMIZATIONS:
-                    yield from listed.problems(path, store.read, snapshot)
+                if posixpath.basename(path) in KUSTOMIZATIONS:
+                    yield from problems(path, store.read, snapshot)
                 above = {str(one) for one in PurePosixPath(path).parents}
                 if path in snapshot.files or path in snapshot.unread or others & above:
                     continue
@@ -201,3 +206,92 @@ _UNREAD: Final = (
     "has documents of a fleet, and no include reads it",
     "Name it in spec.include, or move it out of the repository",
 )
+
+
+def problems(path: str, load: Callable[[str], bytes], snapshot: Snapshot) -> Iterator[Problem]:
+    """Yield what the lists of the kustomization at `path` leave out, or have without a file.
+
+    `load` returns the content of a file, and raises Unreadable. What is no kustomization is left
+    to Kustomize.
+    """
+    try:
+        document = read(load(path), path)
+        generators = document.sections("configMapGenerator")
+        resources = [_beside(path, one) for one in document.texts("resources")]
+        resources = [one for one in resources if one.endswith(_ENDINGS) and _is_inside(one)]
+        for generator in generators:
+            listed = dict(_listed(path, generator))
+            if listed.keys() & snapshot.files.keys():
+                yield from _differing(generator, listed, load, snapshot)
+                keys = {key: file for file, (key, _) in listed.items()}
+                for resource in resources:
+                    yield from _unmounted(resource, load, generator.text("name"), keys)
+    except (UnreadableText, Unreadable):
+        return
+
+
+def _beside(path: str, name: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+
+
+def _is_inside(path: str) -> bool:
+    return not path.startswith(("/", "../")) and ":" not in path  # no URL either
+
+
+def _listed(path: str, generator: Fields) -> Iterator[tuple[str, tuple[str, Origin]]]:
+    """Yield each file, with its key and the place of its line."""
+    for number, entry in enumerate(generator.texts("files")):
+        key, _, file = entry.rpartition("=")
+        files = generator.nodes["files"]
+        assert isinstance(files, Items)
+        if _is_inside(file := _beside(path, file)):
+            yield file, (key or posixpath.basename(file), files.nodes[number].origin)
+
+
+def _differing(
+    generator: Fields,
+    listed: Mapping[str, tuple[str, Origin]],
+    load: Callable[[str], bytes],
+    snapshot: Snapshot,
+) -> Iterator[Problem]:
+    for file in sorted(snapshot.files.keys() - listed.keys()):
+        hint = f"Add the line `- {file.replace('/', '.')}={file}`"
+        yield _warning(generator.at("files"), f"leaves out {file} of the fleet", hint)
+    for file, (_, origin) in listed.items():
+        try:
+            load(file)
+        except Unreadable as error:
+            yield _warning(origin, f"lists {file}, which {error.message}", "Take its line away")
+
+
+def _unmounted(
+    path: str, load: Callable[[str], bytes], name: str, keys: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Yield the keys of ConfigMap `name` that a volume in the file at `path` leaves out."""
+    for volume in (one for node in read_all(load(path), path) for one in _volumes(node)):
+        items = {item.text("key"): item for item in volume.sections("items")}
+        if volume.text("name") != name or not items:
+            continue
+        for key in sorted(keys.keys() - items.keys()):
+            hint = f"Add the line `- {{key: {key}, path: {keys[key]}}}`"
+            yield _warning(volume.at("items"), f"leaves out key {key}", hint)
+        for key, item in items.items():
+            if keys.get(key, item.text("path")) != item.text("path"):
+                wrong = f"key {key} is {keys[key]}, and comes as {item.text('path')}"
+                yield _warning(item.at("path"), wrong, f"Let it come as {keys[key]}")
+
+
+def _warning(origin: Origin, message: str, hint: str) -> Problem:
+    return Problem(origin, "unlisted-file", message, hint, severity=Severity.WARNING)
+
+
+def _volumes(node: Node) -> Iterator[Fields]:
+    """Yield each mapping that stands at a key `configMap`."""
+    if isinstance(node, Items):
+        for one in node.nodes:
+            yield from _volumes(one)
+    elif isinstance(node, Fields):
+        for key, one in node.nodes.items():
+            if key == "configMap" and isinstance(one, Fields):
+                yield one
+            yield from _volumes(one)

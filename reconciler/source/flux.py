@@ -15,7 +15,7 @@ from reconciler.core.errors import ConfigError, Unfetched
 from reconciler.core.manifest import Manifest, get, get_int, get_text
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
-from reconciler.source import archive, artifact
+from reconciler.source import artifact
 from reconciler.source.artifact import Gone, Pinned
 from reconciler.source.following import Looked, SourceState
 from reconciler.source.signature import Signature, Unverified, VerificationMode
@@ -151,9 +151,9 @@ class FluxSource:
     def _read(self, offered: FluxArtifact, content: bytes) -> SourceState:
         where, revision = str(self._name), offered.revision
         self.looked = Looked(revision)
-        top, folder = archive.opened(content, where=where), self._folder
-        self.looked = Looked(revision, archive.tree_id(top, folder), offered.note)
-        snapshot = archive.snapshot(top, revision=revision, folder=folder, where=where)
+        top, folder = artifact.opened(content, where=where), self._folder
+        self.looked = Looked(revision, artifact.tree_id(top, folder), offered.note)
+        snapshot = artifact.snapshot(top, revision=revision, folder=folder, where=where)
         self._given = self.looked
         by = Signature(VerificationMode.HEAD, "flux", where) if self._verified else None
         return SourceState(offered.mark, replace(snapshot, revision=revision), by)

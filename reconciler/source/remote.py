@@ -27,8 +27,7 @@ from reconciler.core.errors import ConfigError, KlutchError, Unfetched
 from reconciler.core.secret import Secret, scrub
 from reconciler.source import following, git, opening
 from reconciler.source.following import GitUrl, Looked, SourceState
-from reconciler.source.signature import Signature, Unverified, VerificationMode
-from reconciler.source.signed_objects import is_id
+from reconciler.source.signature import Signature, Unverified, VerificationMode, is_id
 from reconciler.source.verification import MOST_COMMITS, Incomplete, Verification
 
 _CONNECT: Final = 10.0  # seconds

@@ -14,9 +14,15 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from reconciler.core.errors import ConfigError
-from reconciler.source import pgp, signed_objects, sshsig
-from reconciler.source.signature import Refused, Signature, Unverified, VerificationMode, shown
-from reconciler.source.signed_objects import SignedObject
+from reconciler.source import pgp, signature, sshsig
+from reconciler.source.signature import (
+    Refused,
+    Signature,
+    SignedObject,
+    Unverified,
+    VerificationMode,
+    shown,
+)
 
 MOST_COMMITS: Final = 1_000  # that are new at once
 _MOST_OLD: Final = 10_000  # that are looked at for what is not new
@@ -77,7 +83,7 @@ class Verification:
     ) -> Signature:
         if tag is None:
             raise Refused(f"{shown(ref)} is not an annotated tag")
-        name, found = signed_objects.tag(_raw(repository, tag, ObjectType.TAG))
+        name, found = signature.tag(_raw(repository, tag, ObjectType.TAG))
         if found.targets != (commit,):
             raise Refused("the tag leads to another commit")
         # Else an old tag with a good signature could be served under a new name.
@@ -92,7 +98,7 @@ class Verification:
             # One that was accepted stays so when its key reaches its end, if that is still listed.
             times = (head.time,) if commit == accepted else (head.time, self._now())
             return self._signed(head, "its signature", times, first=history and not accepted)
-        if not signed_objects.is_id(accepted):
+        if not signature.is_id(accepted):
             raise Refused(f"{shown(accepted)} was accepted last, and is no id of a commit")
         now = self._now()
         found = self._signed(head, "its signature", (head.time, now))
@@ -196,7 +202,7 @@ def _ancestors(repository: pygit2.Repository, commit: str) -> frozenset[str]:
 
 
 def _commit(repository: pygit2.Repository, commit: str) -> SignedObject:
-    return signed_objects.commit(_raw(repository, commit, ObjectType.COMMIT))
+    return signature.commit(_raw(repository, commit, ObjectType.COMMIT))
 
 
 def _raw(repository: pygit2.Repository, name: str, wanted: ObjectType) -> bytes:

@@ -91,7 +91,7 @@ def test_an_archive_of_flux_is_read_by_its_digest(registry, capsys):
 
 
 def test_another_archive_under_the_digest_is_not_unpacked(registry, capsys, monkeypatch):
-    monkeypatch.setattr("reconciler.source.archive.read", lambda *_, **__: pytest.fail("unpacked"))
+    monkeypatch.setattr("reconciler.source.artifact.read", lambda *_, **__: pytest.fail("unpacked"))
     registry.files["/x"] = packed(files={"fleet.yaml": GOOD["fleet.yaml"].encode()})
     where = f"https://{registry.host}/x"
     code, _, err = said(["plan", "--artifact", f"{where}@{digest_of(CONTENT)}"], capsys)

@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from bind.osb.controllers.brokers import Brokers
-from bind.osb.controllers.calls import Calls
-from bind.osb.controllers.places import Places
+from bind.osb.controllers.brokers import Brokers, Calls
 from bind.osb.decisions import binding as bindings
 from bind.osb.decisions import record, turn
 from bind.osb.decisions.record import Record
@@ -19,7 +17,15 @@ from bind.osb.decisions.view import (
     asked,
     stamped,
 )
-from bind.osb.informers import INSTANCE, OF_INSTANCE, PLACE, Informers, InstanceKey, place_of
+from bind.osb.informers import (
+    INSTANCE,
+    OF_INSTANCE,
+    PLACE,
+    Informers,
+    InstanceKey,
+    Places,
+    place_of,
+)
 from bind.osb.metrics import BrokerMetrics
 from reconciler.api.osb import BROKER_RECORD, GeneratedKind
 from reconciler.controller.controller import Queue

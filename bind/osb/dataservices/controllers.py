@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from bind.osb.controllers.places import Places
 from bind.osb.dataservices import (
     bindings,
     connection,
@@ -15,12 +14,12 @@ from bind.osb.dataservices import (
     provider_config,
     rules,
 )
-from bind.osb.dataservices import informers as views
+from bind.osb.dataservices import reconciling as views
 from bind.osb.dataservices.brokers import Brokers, Server
-from bind.osb.dataservices.informers import Informers
 from bind.osb.dataservices.jobs import Reply
-from bind.osb.dataservices.reconciling import MOST_CALLS, Common, ManagedReconciler
+from bind.osb.dataservices.reconciling import MOST_CALLS, Common, Informers, ManagedReconciler
 from bind.osb.dataservices.store import Kept, Store
+from bind.osb.informers import Places
 from bind.osb.metrics import BrokerMetrics
 from bind.osb.settings import Settings
 from reconciler.blueprints.offering.messages import Call

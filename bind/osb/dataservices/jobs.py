@@ -13,8 +13,7 @@ from urllib.parse import quote
 from bind.osb.dataservices import instances, managed, rules
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, UNAVAILABLE
 from reconciler.blueprints.offering.messages import HttpRequest
-from reconciler.blueprints.offering.outcomes import Unknown, Unsent
-from reconciler.blueprints.offering.wording import scrub
+from reconciler.blueprints.offering.outcomes import Unknown, Unsent, scrub
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Decision, Note, Task
 from reconciler.core.documents import object_of

@@ -21,8 +21,15 @@ from klutchctl.render import status_document
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import Index
 from klutchctl.web.board.newest import KEPT_FOR, Made, Newest
-from klutchctl.web.board.pages.details import Explain, cluster, history, plan, refusal, unit
-from klutchctl.web.board.pages.overview import overview
+from klutchctl.web.board.pages.overview import (
+    Explain,
+    cluster,
+    history,
+    overview,
+    plan,
+    refusal,
+    unit,
+)
 from klutchctl.web.board.pages.parts import Page, Query, parse
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from reconciler.blueprints.offering import messages, outcomes
-from reconciler.blueprints.offering.wording import name_in, scrub, texts_in
+from reconciler.blueprints.offering.outcomes import name_in, scrub, texts_in
 from reconciler.core import manifest as m
 from reconciler.core.addresses import is_visible
 from reconciler.core.documents import object_of

@@ -12,7 +12,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, Final
 
-from reconciler.blueprints.offering.wording import LONGEST_NAME, line, name_in, scrub
+from reconciler.blueprints.offering.outcomes import LONGEST_NAME, line, name_in, scrub
 from reconciler.core import manifest as m
 from reconciler.core.documents import object_of
 from reconciler.core.errors import KlutchError

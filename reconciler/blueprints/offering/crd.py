@@ -12,9 +12,9 @@ from reconciler.blueprints.offering import known, parameters
 from reconciler.blueprints.offering.catalogue import CatalogueFault, Offering, Plan
 from reconciler.blueprints.offering.kinds import VERSION, Named
 from reconciler.blueprints.offering.known import Known
+from reconciler.blueprints.offering.outcomes import line, names
 from reconciler.blueprints.offering.parameters import Parameters, Rule
 from reconciler.blueprints.offering.structural import FREE
-from reconciler.blueprints.offering.wording import line, names
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, Manifest, canonical
 from reconciler.core.names import MAX_LABEL, MAX_SUBDOMAIN

@@ -11,8 +11,8 @@ from typing import Any, Final
 from reconciler.blueprints import cel
 from reconciler.blueprints.offering import structural, validation
 from reconciler.blueprints.offering.catalogue import Plan, Schemas
+from reconciler.blueprints.offering.outcomes import line, names
 from reconciler.blueprints.offering.structural import ANYTHING, FREE, INT_OR_STRING, OPEN, Form
-from reconciler.blueprints.offering.wording import line, names
 from reconciler.core.manifest import JSON, digest, get_map, get_texts
 
 _FROZEN: Final = "self == oldSelf"

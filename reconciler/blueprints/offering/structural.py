@@ -11,8 +11,8 @@ from operator import gt, lt
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
+from reconciler.blueprints.offering.outcomes import described, title_of
 from reconciler.blueprints.offering.validation import MOST_OCTETS
-from reconciler.blueprints.offering.wording import described, title_of
 from reconciler.core.manifest import JSON, canonical, get_map, get_texts
 
 Form: TypeAlias = Mapping[str, Any]

@@ -29,7 +29,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 from referencing import Registry
 
 from reconciler.blueprints.offering.catalogue import Plan, Schemas
-from reconciler.blueprints.offering.wording import line
+from reconciler.blueprints.offering.outcomes import line
 from reconciler.core.manifest import JSON, canonical, get_map, get_text
 
 MOST_OCTETS: Final = 64 * 1024

@@ -7,11 +7,10 @@ import pytest
 
 from klutchctl import kubectl_bind
 from klutchctl.binding import Claims, job, kubectl_flags
+from klutchctl.binding.job import Flags
 from klutchctl.binding.provider import Device, FrontDoor
 from klutchctl.binding.run import Asked, Way, require_issuer
-from klutchctl.binding.sign_in import ways
 from klutchctl.binding.sign_in.tokens import Identity
-from klutchctl.binding.sign_in.ways import Flags
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube.kubeconfig.credential_text import is_shown
@@ -215,5 +214,5 @@ def test_a_credential_is_one_file_with_text(secret, tmp_path):
 
 
 def test_a_browser_is_opened_only_on_a_screen():
-    assert ways.browser({}) is None
-    assert ways.browser({"DISPLAY": ":0"}) is not None
+    assert job.browser({}) is None
+    assert job.browser({"DISPLAY": ":0"}) is not None

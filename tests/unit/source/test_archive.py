@@ -11,7 +11,7 @@ from pygit2.enums import FileMode
 
 from reconciler.core.errors import ConfigError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
-from reconciler.source import archive
+from reconciler.source import artifact
 from tests.support.checkouts import commit_files
 from tests.support.fleet_texts import GOOD
 
@@ -40,7 +40,7 @@ def packed(*members, files=FLEET, form=tarfile.PAX_FORMAT):
 
 
 def read(content, folder=""):
-    return archive.read(content, revision="sha256:x", folder=folder, where="here")
+    return artifact.read(content, revision="sha256:x", folder=folder, where="here")
 
 
 @pytest.mark.parametrize("above", ["", "./", "fleets/", "./deep/fleets/"])
@@ -63,10 +63,10 @@ def test_a_folder_has_the_id_that_git_gives_it(tmp_path):
         (member("empty/folder", tarfile.DIRTYPE), b""),
         files=FLEET | large,
     )
-    top = archive.opened(content, where="here")
-    assert archive.tree_id(top, "") == str(commit.tree.id)
-    assert archive.tree_id(top, "a/") == str(commit.tree["a"].id)
-    assert archive.tree_id(top, "b/") == ""
+    top = artifact.opened(content, where="here")
+    assert artifact.tree_id(top, "") == str(commit.tree.id)
+    assert artifact.tree_id(top, "a/") == str(commit.tree["a"].id)
+    assert artifact.tree_id(top, "b/") == ""
 
 
 def test_a_file_that_is_too_large_is_a_problem_only_where_an_include_means_it():

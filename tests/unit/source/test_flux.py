@@ -7,7 +7,6 @@ import pytest
 
 from reconciler.core.errors import ConfigError, InvalidRepository, KlutchError, Unfetched
 from reconciler.outbound.http import url_fault
-from reconciler.source import archive
 from reconciler.source.flux import FluxSource, artifact_of, flux_name
 from reconciler.source.following import Looked
 from reconciler.source.signature import Unverified
@@ -208,7 +207,9 @@ async def test_an_artifact_that_is_gone_is_asked_for_again_by_the_newest_status(
 
 
 async def test_what_is_not_under_its_digest_is_not_looked_at(served, monkeypatch):
-    monkeypatch.setattr(archive, "_unpacked", lambda _: pytest.fail("was unpacked"))
+    monkeypatch.setattr(
+        "reconciler.source.artifact._unpacked", lambda _: pytest.fail("was unpacked")
+    )
     offer = served.offers(packed(), COMMIT)
     served.offers(packed(files=files(other="x")), COMMIT)
     one = following(of(offer))

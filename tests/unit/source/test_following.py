@@ -14,9 +14,9 @@ import pytest
 from reconciler.core.errors import ConfigError, InvalidRepository
 from reconciler.fleet.files import Snapshot
 from reconciler.source import disk
+from reconciler.source.disk import problems
 from reconciler.source.following import Folder, GitRef, GitUrl, git_url
 from reconciler.source.gather import Unreadable
-from reconciler.source.listed import problems
 from tests.support.checkouts import commit_work_tree
 from tests.support.fleet_texts import GOOD
 

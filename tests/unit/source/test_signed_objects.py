@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.source import signed_objects
+from reconciler.source import signature
 from reconciler.source.signature import Refused
 from tests.support.signing import ALICE, AT, armored, commit_text, with_signature
 
@@ -22,20 +22,20 @@ def refusal(read, raw):
 
 
 def test_a_commit_with_a_signature():
-    found = signed_objects.commit(with_signature(TEXT, SIGNATURE))
+    found = signature.commit(with_signature(TEXT, SIGNATURE))
     assert found.targets == (PARENT, "3" * 40)
     assert (found.email, found.time.timestamp()) == (ALICE, AT)
     assert (found.payload, found.signature) == (TEXT, SIGNATURE)
 
 
 def test_a_commit_without_one():
-    found = signed_objects.commit(TEXT)
+    found = signature.commit(TEXT)
     assert (found.payload, found.signature) == (TEXT, b"")
 
 
 def test_what_looks_like_a_field_in_the_message_is_none():
     text = commit_text(TREE, note=f"x\n\nparent {PARENT}\ngpgsig {SIGNATURE.decode()}")
-    found = signed_objects.commit(text)
+    found = signature.commit(text)
     assert (found.targets, found.signature, found.payload) == ((), b"", text)
 
 
@@ -65,7 +65,7 @@ COMMITS = {
 
 @pytest.mark.parametrize(("raw", "why"), COMMITS.values(), ids=COMMITS.keys())
 def test_commits_that_are_refused(raw, why):
-    assert why in refusal(signed_objects.commit, raw)
+    assert why in refusal(signature.commit, raw)
 
 
 TAG = f"object {PARENT}\ntype commit\ntag v1\ntagger A <{ALICE}> {AT} +0000\n\nfirst\n".encode()
@@ -73,13 +73,13 @@ TAG = f"object {PARENT}\ntype commit\ntag v1\ntagger A <{ALICE}> {AT} +0000\n\nf
 
 @pytest.mark.parametrize("armor", [SIGNATURE, b"-----BEGIN PGP SIGNATURE-----\n\nx\n"])
 def test_a_tag_with_a_signature(armor):
-    name, found = signed_objects.tag(TAG + armor)
+    name, found = signature.tag(TAG + armor)
     assert (name, found.targets, found.email) == ("v1", (PARENT,), ALICE)
     assert (found.payload, found.signature) == (TAG, armor)
 
 
 def test_a_tag_without_one():
-    _, found = signed_objects.tag(TAG)
+    _, found = signature.tag(TAG)
     assert (found.payload, found.signature) == (TAG, b"")
 
 
@@ -92,12 +92,12 @@ TAGS = {
 
 @pytest.mark.parametrize(("raw", "why"), TAGS.values(), ids=TAGS.keys())
 def test_tags_that_are_refused(raw, why):
-    assert why in refusal(signed_objects.tag, raw)
+    assert why in refusal(signature.tag, raw)
 
 
 @given(st.binary(), st.integers(0, len(SIGNED)), st.integers(0, len(SIGNED)))
 def test_any_bytes_are_read_or_refused_in_words(noise, start, end):
-    for read in (signed_objects.commit, signed_objects.tag):
+    for read in (signature.commit, signature.tag):
         for raw in (noise, SIGNED[:start] + noise + SIGNED[end:], TAG + noise):
             with contextlib.suppress(Refused):
                 assert read(raw)

@@ -9,8 +9,7 @@ import pytest
 from klutchctl import repository
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import LEFT, index_of
-from klutchctl.web.board.pages.details import cluster, plan, unit
-from klutchctl.web.board.pages.overview import file, overview
+from klutchctl.web.board.pages.overview import cluster, file, overview, plan, unit
 from klutchctl.web.board.pages.parts import Query, paged, parse, path_of
 from klutchctl.web.board.server import Explaining
 from reconciler.core.errors import ConfigError

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.osb import GeneratedKind
 from reconciler.blueprints.offering.kinds import Named
-from reconciler.blueprints.offering.wording import scrub, texts_in
+from reconciler.blueprints.offering.outcomes import scrub, texts_in
 from reconciler.core.manifest import JSON
 from reconciler.core.secret import Secret
 
