@@ -1,4 +1,4 @@
-"""`klutch-bind`: flags to a running backend, every failure to one sentence."""
+"""Runs `klutch-bind`: parses flags, starts the backend, and words a failure."""
 
 import asyncio
 import os

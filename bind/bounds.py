@@ -1,13 +1,13 @@
-"""The bounds of tenants: services, Pods and numbers of objects in a space. Pure.
+"""Limits tenants: services, Pods, object counts and cached sizes of a space. Pure.
 
-A space is what the annotation of its Namespace says, or the labels of its ClusterBinding, which no
-konnector may write: a ClusterBinding that somebody put elsewhere makes none. Its service namespaces
-are bounded likewise. A quota below what is there already keeps nothing from going on: it only keeps
-more from coming. Refuses to know what is there.
+A Namespace is a space by its annotation, or by the labels of its ClusterBinding, which no konnector
+may write: a ClusterBinding elsewhere makes no space. Service namespaces have quotas, too. A quota
+below the present number of objects stops none of them: it only refuses new ones. Does not know the
+present number.
 
-A konnector may write objects of 1.5 MiB by the hundred, and all views are in one memory (rule T9):
-of what app clusters write, they keep what the backend reads. What is longer or more than anything
-sensible is cut, so that it still shows as such.
+A konnector may write hundreds of objects of 1.5 MiB, and all informers share one memory (rule T9).
+So they keep only the fields that the backend reads. Longer texts and lists than any sensible one
+are cut, and still show that they are too long.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The parties of work in spaces: a party's owner may have many spaces (law 4). Pure."""
+"""Finds the party of an object in a space, so that parties take turns (law 4). Pure."""
 
 from typing import Final
 

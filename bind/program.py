@@ -1,4 +1,4 @@
-"""The backend as one asynchronous process: informers, controllers, leadership, probes, door."""
+"""Runs the backend as one asynchronous process: informers, controllers, leadership, door."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Brings RBAC objects to the state of `blueprints.rbac`, in the fewest steps. Pure.
+"""Computes the fewest steps that bring RBAC objects to the state of `blueprints.rbac`. Pure.
 
 It compares rules, subjects and roleRef as sets: labels of others stay, and the order of the
 original is no difference.

@@ -139,10 +139,10 @@ def _parser() -> flags.Parser:
 
 
 _SCOPE: Final = (
-    "rights of konnectors: Namespaced, or Cluster, which is everywhere (default: Namespaced)"
+    "rights of konnectors: Namespaced, or Cluster: in all namespaces (default: Namespaced)"
 )
 _ISOLATION: Final = "of cluster-scoped kinds: Prefixed, Namespaced or None (default: Prefixed)"
-_TEMPLATES: Final = "offer only the templates of this namespace (default: those of all)"
+_TEMPLATES: Final = "offer only the templates of this namespace (default: of all namespaces)"
 _NEW_NAMES: Final = (
     "names of new service namespaces; another app cluster cannot take a hashed one first "
     "(default: Plain)"
@@ -154,16 +154,16 @@ _QUOTA: Final = (
     "limit for a service namespace: objects of each exported or claimed kind; 0: none "
     "(default: 500)"
 )
-_GRACE: Final = "keep an export for so long after its CRD is gone (default: 600)"
-_DRAIN: Final = "report a deletion that made no progress for so long (default: 600)"
+_GRACE: Final = "keep an export for this time after its CRD is gone (default: 600)"
+_DRAIN: Final = "report a deletion without progress after this time (default: 600)"
 _PREFIX: Final = "AppClusterBindings may also name images below this: REGISTRY/PATH"
 _ANY_NAMESPACE: Final = "an AppClusterBinding may name a Secret of any namespace, without a grant"
 _ALLOWED: Final = (
-    "Restricted, or All: the author of an AppClusterBinding runs any container here "
+    "Restricted, or All: an author of an AppClusterBinding may run any container here "
     "(default: Restricted)"
 )
 _NETWORKS: Final = {
-    "--deny-networks": "refuse kubeconfigs of AppClusterBindings that lead there",
+    "--deny-networks": "refuse these addresses in kubeconfigs of AppClusterBindings",
     "--allow-networks": "exceptions from --deny-networks",
 }
 _LEASES: Final = "namespace of the leader's Lease (default: the pod's own)"

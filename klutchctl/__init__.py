@@ -1,1 +1,1 @@
-"""The command line: arguments in, exit codes and output out."""
+"""The command line of klutchctl, its controller, its board, and the sandbox."""

@@ -1,4 +1,4 @@
-"""A ServiceBroker in a file, what its broker answers, and the files that follow from both."""
+"""Reads a ServiceBroker from a file, asks its broker, and writes the generated files."""
 
 import ipaddress
 import re

@@ -1,7 +1,7 @@
-"""The beginning of a run of `klutchctl`, before its imports, and its end.
+"""Starts and ends a run of `klutchctl`: signals, exit codes, and the sentence of a failure.
 
-Signals; the exit code, which is what a run tells a script; the sentence of a failure. The one place
-that knows the numbers. Imports take a good part of a second: heavy ones are where they are needed.
+No other module has the numbers of exit codes. Imports take a good part of a second, so functions
+import heavy modules themselves.
 """
 
 import gc
@@ -42,15 +42,15 @@ PRECEDENCE: Final = tuple(ExitCode)
 # As in the table of the book, which also says what a pipeline does then.
 MEANINGS: Final[Mapping[ExitCode, str]] = {
     ExitCode.SUCCESS: "success",
-    ExitCode.FAILED: "unexpected error, every cluster unreachable, or this machine lacks something",
+    ExitCode.FAILED: "unexpected error, no cluster reachable, or a program or file is missing",
     ExitCode.CHANGES: "success, and there are changes",
-    ExitCode.INVALID: "what you wrote is invalid",
+    ExitCode.INVALID: "a file, an option or an argument is invalid",
     ExitCode.DENIED: "denied by a Policy, or not signed as --verify asks",
-    ExitCode.PARTIAL: "some clusters could not be read, or not be done",
-    ExitCode.HELD_BACK: "a guard tripped, a unit is blocked, or nobody approved",
-    ExitCode.STALE: "the plan does not match what is there any more",
+    ExitCode.PARTIAL: "some clusters could not be read or changed",
+    ExitCode.HELD_BACK: "a guard stopped changes, a unit is blocked, or nobody approved",
+    ExitCode.STALE: "the clusters or files changed since the plan",
     ExitCode.LOCKED: "another run holds the lock",
-    ExitCode.UNHEALTHY: "not healthy, or not in time",
+    ExitCode.UNHEALTHY: "a unit is not healthy, or not Ready in time",
     ExitCode.USAGE: "usage error",
 }
 _OF_EVERY_COMMAND: Final = (ExitCode.SUCCESS, ExitCode.FAILED, ExitCode.INVALID, ExitCode.USAGE)

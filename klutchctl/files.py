@@ -1,4 +1,4 @@
-"""Files that survive a crash whole: the old or the new one. Bounded reads, locks, full disks."""
+"""Writes files atomically, and reads them within limits. Also locks, and errors of full disks."""
 
 import errno
 import os

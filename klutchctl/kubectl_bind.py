@@ -1,7 +1,7 @@
-"""`kubectl-bind`, so that `kubectl bind` works: the original's command, in one process (F18-F20).
+"""`kubectl-bind`, for `kubectl bind`: Klutch's command, in one process (F18-F20).
 
-Its flags, texts and exit codes are those of protocol-bind.md D; `klutchctl bind` says more by its
-exit code.
+Its flags, texts and exit codes are those of protocol-bind.md D. `klutchctl bind` has more exit
+codes.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The entry point: arguments to a command, and every failure to a sentence and an exit code.
+"""Runs a command line: finds the command, and turns a failure into a sentence and an exit code.
 
 Imported for `--help` and shell completion too: commands import what is heavy when they run.
 """
@@ -141,7 +141,7 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the debug log and details of errors.")
     ] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Like NO_COLOR=1.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Print without colours.")] = False,
     chdir: Annotated[
         Path | None,
         typer.Option(
@@ -149,7 +149,7 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         ),
     ] = None,
     git_owner_check: Annotated[
-        OnOff, typer.Option(help="off: also read a Git checkout of another user.")
+        OnOff, typer.Option(help="off: read a Git checkout of another user, too.")
     ] = OnOff.ON,
     cluster: Annotated[
         list[str] | None,
@@ -166,7 +166,7 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
     ] = None,
     kubeconfig: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Instead of $KUBECONFIG and ~/.kube/config."),
+        typer.Option(metavar="FILE", help="Use this file, not $KUBECONFIG or ~/.kube/config."),
     ] = None,
     parallelism: Annotated[
         int, typer.Option(min=1, help="Clusters to read at the same time.")
@@ -180,12 +180,12 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(min=0.1, max=86_400, help="Seconds to read one cluster."),
     ] = 60.0,
     connect_timeout: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="Seconds for a connection to an API server.")
+        float, typer.Option(min=0.1, max=86_400, help="Seconds to connect to an API server.")
     ] = 10.0,
     deny_networks: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="CIDR", help="Refuse kubeconfigs in Secrets that lead there; repeatable."
+            metavar="CIDR", help="Refuse kubeconfigs in Secrets with such an address; repeatable."
         ),
     ] = None,
     allow_networks: Annotated[
@@ -202,7 +202,7 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
             metavar="URL",
             envvar="KLUTCHCTL_DOCS",
             show_default=False,
-            help="Site of the documentation: link to the pages of reasons.",
+            help="Site of the documentation: print a link to each reason.",
         ),
     ] = "",
     show_version: Annotated[  # its callback ends the run

@@ -1,4 +1,4 @@
-"""From a place to a checked fleet, for every command that needs one."""
+"""Loads and checks the fleet of a command, from its folder, Git repository or archive."""
 
 import sys
 import tempfile

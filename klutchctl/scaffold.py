@@ -1,4 +1,4 @@
-"""The files with which a fleet repository begins. They validate as they are."""
+"""Writes the first files of a fleet repository. They are valid as they are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The settings of a run, from options and the environment, and its outputs.
+"""The settings of a run, from options and environment, and its outputs.
 
 An output is `-o FORMAT[=PATH]`: one result in several formats, to standard output or files. A
 place is where the files of a fleet are.
@@ -148,7 +148,7 @@ class Place:
     ] = None
     git_ca: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="With --git: the authority of its certificate, as PEM."),
+        typer.Option(metavar="FILE", help="With --git: the CA of the server, as PEM."),
     ] = None
     oci: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""`konnector`: flags to a running konnector, every failure to one sentence.
+"""Runs `konnector`: parses flags, starts it, and words a failure.
 
 What is heavy is imported once the flags are known to be good.
 """

@@ -1,4 +1,4 @@
-"""The shared tools of a konnector, and of the syncs with one space."""
+"""The shared objects of a konnector, and of the syncs with one space."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field

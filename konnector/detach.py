@@ -43,8 +43,8 @@ def parse(arguments: Sequence[str]) -> Asked:
     """Return what these arguments say. Raises ConfigError, and SystemExit(0) after --help."""
     parser = flags.Parser(
         "konnector detach",
-        "Take the konnector's finalizers off the claims in an app cluster whose control plane is "
-        "gone for ever, so that they can be deleted. Nothing is deleted. Stop the konnector first.",
+        "Removes the konnector's finalizers from claims, after their control plane is gone for "
+        "good. Then you can delete the claims. It deletes nothing. Stop the konnector first.",
     )
     parser.add_argument("binding", nargs="*", help="APIServiceBindings, by name (default: all)")
     parser.add_argument(

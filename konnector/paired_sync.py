@@ -1,4 +1,4 @@
-"""The sync of the objects of one kind in an app cluster and in a space.
+"""Syncs the objects of one kind in an app cluster and in a space.
 
 On the control plane, rights and interest end at the service namespaces of the space (A.8): there is
 one informer for each, because one of all namespaces would hold the objects of every other tenant.

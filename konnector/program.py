@@ -1,4 +1,4 @@
-"""The konnector as one asynchronous process: views, providers, leadership, probes.
+"""Runs the konnector as one asynchronous process: informers, providers, leadership, probes.
 
 In default mode it brings one CRD along: that of its bindings (A.2.3, A.9).
 """

@@ -1,4 +1,4 @@
-"""The flags and the environment of `konnector`, as one value (protocol-konnector.md A.1, and ours).
+"""The flags and environment of `konnector`, as one value (protocol-konnector.md A.1).
 
 The original's flags keep their names and defaults, so that its manifests start this program.
 """
@@ -175,12 +175,12 @@ def _parser() -> flags.Parser:
 
 
 _KUBECONFIG: Final = (
-    f"of the app cluster; in control-plane mode, of the control plane ({flags.KUBECONFIG})"
+    f"of the app cluster; in control-plane mode, that of the control plane ({flags.KUBECONFIG})"
 )
 _SECRET: Final = "Secret on the control plane with the app cluster's kubeconfig"
-_CONFINED: Final = "serve its APIServiceBindings only (default: $BINDING_NAMESPACE, or all)"
+_CONFINED: Final = "serve APIServiceBindings there only (default: $BINDING_NAMESPACE, or all)"
 _NETWORKS: Final = {
-    "--deny-networks": "refuse kubeconfigs in Secrets that lead there (in a pod: loopback)",
+    "--deny-networks": "refuse these addresses in kubeconfigs of Secrets (in a pod: also loopback)",
     "--allow-networks": "exceptions from --deny-networks",
 }
-_GRACE: Final = "delete a copy after its claim was absent for so long: 720h (default: never)"
+_GRACE: Final = "delete a copy if its claim is absent for this time, such as 720h (default: never)"

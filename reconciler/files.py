@@ -1,4 +1,4 @@
-"""Reads files that options name: secrets, and what is read again once it changes."""
+"""Reads files that options name: secrets, and files that are read again after a change."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From files and clusters to a plan: observe -> decide -> answer -> plan.
+"""Runs the steps from files and clusters to a plan: observe, decide, answer, plan.
 
 Every command that plans does so here, and an apply once more under its lock.
 """

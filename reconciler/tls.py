@@ -1,4 +1,4 @@
-"""Contexts for both ends of TLS, and the words for their failures.
+"""Builds TLS contexts for clients and servers, and words their failures.
 
 A client's is made of PEM texts in memory, which come from kubeconfigs and Secrets; a server's comes
 from files, which may change.

@@ -1,1 +1,1 @@
-"""AppClusterBindings: an app cluster that the backend binds, its binding space and its services."""
+"""AppClusterBindings: app clusters that the backend binds, with their spaces and services."""

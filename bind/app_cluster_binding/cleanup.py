@@ -1,21 +1,20 @@
-"""The steps before an AppClusterBinding may go (mapping.md 9, protocol-bind.md F36).
+"""Decides the steps before an AppClusterBinding may go (mapping.md 9, F36).
 
-By default it is a release: the konnector lets go of the app cluster, then loses its rights, its
-Deployment and its kubeconfig; the space and the data stay. With annotation deletion-policy
-Delete the space goes, too, and with it the data of all its services. Either way the next thing
-is done when the one before it is gone, and a condition tells what is waited for.
+By default it is a release: the konnector releases the app cluster, then loses its rights, its
+Deployment and its kubeconfig. The space and the data stay. With annotation deletion-policy Delete
+the space goes, too, with the data of all its services. Each step begins after the one before has
+finished, and a condition names the step that is waited for.
 
-After a deadline the waiting is reported as an error, and goes on: nothing is given up without
-somebody saying so. To say so: annotation `klutchctl.dev/force-cleanup: "true"`. Then the konnector
-is no longer waited for: it goes at once, with its rights, and our finalizer is taken off the
-bindings; what it manages in the app cluster stays there as it is. What else holds an object is
-for others to take off.
+After a deadline the wait is reported as an error, and continues until a person ends it by the
+annotation `klutchctl.dev/force-cleanup: "true"`. Then the konnector is removed at once, with its
+rights, and our finalizer is removed from the bindings. Its objects in the app cluster stay as they
+are. Finalizers of others stay, too.
 
-An APIServiceBinding is let go so that the konnector can leave the app cluster in order. Ours puts a
-finalizer on a binding as soon as it carries the annotation `deletion-policy`, and takes it off once
-it is done. It gets a moment to do so before the binding is deleted. No other konnector knows of it,
-so the annotation is set only now: a finalizer that nobody takes off would hold space and
-AppClusterBinding for ever.
+An APIServiceBinding is released so that the konnector can leave the app cluster in order. Our
+konnector puts a finalizer on a binding with the annotation `deletion-policy`, and removes it when
+the release is complete. It gets a moment for that before the binding is deleted. Other konnectors
+do not know the annotation, so it is set only now: a finalizer that nobody removes would keep space
+and AppClusterBinding for ever.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

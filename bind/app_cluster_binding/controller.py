@@ -1,4 +1,4 @@
-"""AppClusterBindings, by their places."""
+"""Reconciles AppClusterBindings."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

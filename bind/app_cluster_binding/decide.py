@@ -1,4 +1,4 @@
-"""Decide about an AppClusterBinding (protocol-bind.md C.6). Pure.
+"""Decides the objects and status of an AppClusterBinding (protocol-bind.md C.6). Pure.
 
 A decision never writes into a Namespace before it is proven to be the binding space of this very
 AppClusterBinding: its ClusterBinding, of which a Namespace can hold only one, is the proof. So

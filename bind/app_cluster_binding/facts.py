@@ -1,4 +1,4 @@
-"""The facts for decisions about an AppClusterBinding: a look, terms, and conditions.
+"""The facts for decisions about an AppClusterBinding: live objects, options, conditions.
 
 A condition of ours, beside the original's two types, appears only once something was wrong, and is
 True from then on: an AppClusterBinding that never had trouble has the original's and no others.

@@ -1,4 +1,4 @@
-"""Turn spec.apiExports into objects of the space: APIServiceBindings, requests and exports.
+"""Turns spec.apiExports into APIServiceBindings, requests and exports of the space.
 
 Steps 4 and 5 of protocol-bind.md C.6. Each resource is for itself: one that nobody offers is
 named in a condition and holds up no other, and no pruning (F35).

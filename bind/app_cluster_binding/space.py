@@ -1,4 +1,4 @@
-"""The binding space: whose its Namespace is, ClusterBinding, account, kubeconfig and rights in it.
+"""Builds a binding space: Namespace, ClusterBinding, account, kubeconfig and rights.
 
 Steps 2 and 3 of protocol-bind.md C.6. `klutch-bind-a-b-c` is the name for `a`/`b-c` and for
 `a-b`/`c`, and a service namespace of a third tenant may be called so, too. Nothing is written into

@@ -1,4 +1,4 @@
-"""Health and rights of binding spaces, by their names, and the role that all konnectors share."""
+"""Reconciles health and rights of binding spaces, and the common role of konnectors."""
 
 from datetime import datetime
 

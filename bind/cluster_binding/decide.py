@@ -2,7 +2,7 @@
 
 protocol-bind.md A.10, B.5, C.1, corrected by F1, F2, F3, F21 and F41. Rights follow the exports of
 the space and their permission claims. The acceptance of a claim is in the app cluster, so a right
-in the space's own service namespaces does not wait for it. Refuses to know where exports come from.
+in the space's own service namespaces does not wait for it. Does not know where exports come from.
 """
 
 from collections.abc import Sequence

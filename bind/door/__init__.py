@@ -1,1 +1,1 @@
-"""The front door: sign-in at a provider, binding spaces for who signed in, and its pages."""
+"""The front door: sign-in at a provider, binding spaces for users, and its pages."""

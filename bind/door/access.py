@@ -1,4 +1,4 @@
-"""The access file: further issuers, and the rules of `--authorization=Rules`. Pure.
+"""Parses the access file: further issuers, and the rules of `--authorization=Rules`. Pure.
 
     apiVersion: bind.klutchctl.dev/v1alpha1
     kind: Access

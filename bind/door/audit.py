@@ -1,4 +1,4 @@
-"""Audit lines: a JSON line for each thing that somebody was given or refused, and counters."""
+"""Writes audit lines, one for each grant or refusal, and counts them."""
 
 import json
 import sys

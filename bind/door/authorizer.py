@@ -1,4 +1,4 @@
-"""Asks whether an identity may bind an offer, and reads the access file again when it changes."""
+"""Checks the right of an identity to bind a template, and reloads the access file."""
 
 import logging
 from collections.abc import Callable

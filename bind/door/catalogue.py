@@ -1,4 +1,4 @@
-"""The offer of the door: each template with a CRD. Pure; protocol-bind.md B.3.
+"""Lists the services of the door: each template with a CRD. Pure; protocol-bind.md B.3.
 
 Of two templates for one CRD, the first by namespace and name counts, as it does for requests.
 """

@@ -1,8 +1,8 @@
-"""The results of bindings, and the choices of a person for an offer. Pure.
+"""Computes the results of bindings, and a person's choices for a service. Pure.
 
 A ClusterBinding's status is written by the app cluster's konnector: it is shown, never trusted.
-Files of a fleet are written by hand, because agents do not know the fleet; tests hold them
-against it.
+The text of fleet files is built here, because agents do not import the fleet's models; tests
+compare both.
 """
 
 import shlex

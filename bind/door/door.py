@@ -1,4 +1,4 @@
-"""The front door put together, and served beside the controllers of the backend."""
+"""Builds the front door from its parts, and serves it beside the controllers."""
 
 import asyncio
 import logging

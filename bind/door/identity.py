@@ -1,4 +1,4 @@
-"""Identities of people and machines, as a provider vouches for them, and their spaces. Pure."""
+"""Identities of people and machines, by their provider, and the names of their spaces. Pure."""
 
 import base64
 import hashlib

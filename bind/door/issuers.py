@@ -1,4 +1,4 @@
-"""Bearer tokens of the issuers that are trusted, and the identities that they prove."""
+"""Verifies bearer tokens of trusted issuers, and returns their identities."""
 
 import logging
 from collections.abc import Callable, Sequence

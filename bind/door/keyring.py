@@ -1,4 +1,4 @@
-"""The keys of sealed texts; a Secret shares them with all replicas."""
+"""Keeps the keys of sealed texts, in a Secret that all replicas share."""
 
 import asyncio
 import base64

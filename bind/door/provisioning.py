@@ -1,4 +1,4 @@
-"""Make the binding space of an identity's app cluster. Pure; protocol-bind.md B.4, F8, F9.
+"""Builds the binding space of an identity's app cluster. Pure; protocol-bind.md B.4, F8, F9.
 
 A space is known by its annotation `identity`, whatever its name is. A new one is named after that
 identity, so that two replicas that make it at once meet at one name. What is refused is refused

@@ -1,4 +1,4 @@
-"""Why the door does not do what it is asked, as one exception with a code."""
+"""The reasons for refusals of the door, as one exception with a code."""
 
 from typing import Final, Literal, TypeAlias
 

@@ -1,4 +1,4 @@
-"""The state of a browser or a CLI, sealed: the door itself keeps nothing.
+"""Seals the state of a browser or CLI into cookies and codes: the door stores none.
 
 Each replica with the keys can read a sealed text, for one purpose and a limited time. Pure: keys,
 time and randomness are arguments.

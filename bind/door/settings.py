@@ -41,7 +41,7 @@ _TEXTS: Final = {
     "oidc-prefix": ("oidc:", "prefix of the names of users and groups"),
     "public-url": ("", "URL of this front door (default: the callback's origin)"),
     "cli-client-id": ("", "public client of CLIs, for the device grant"),
-    "authorization": ("Authenticated", " | ".join(_AUTHORIZATIONS) + ": the right to bind"),
+    "authorization": ("Authenticated", "users that may bind: " + " | ".join(_AUTHORIZATIONS)),
     "access-file": ("", "file with further issuers, and the rules of --authorization=Rules"),
     "listen-address": (_LISTEN, "address of the front door"),
     "tls-cert-file": ("", "certificate of the front door; read again when it changes"),
@@ -50,7 +50,7 @@ _TEXTS: Final = {
 _LISTS: Final = {
     "allowed-redirect": (
         "URL",
-        "further URL for answers, besides the loopback of a CLI; repeatable",
+        "URL that may get answers, besides loopback addresses; repeatable",
     ),
     "trusted-proxies": ("CIDR[,CIDR]", "proxies with a believed X-Forwarded-For"),
 }
@@ -112,7 +112,7 @@ class DoorSettings:
 
 def add(parser: flags.Parser) -> None:
     """Add the flags of the front door to those of the backend."""
-    parser.section("front door", "--oidc-issuer-url opens it.")
+    parser.section("front door", "Served only with --oidc-issuer-url.")
     for name, (default, meaning) in _TEXTS.items():
         shown = f"{meaning} (default: {default})" if default else meaning
         parser.add_argument(f"--{name}", default=default, metavar=_metavar(name), help=shown)

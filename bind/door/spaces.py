@@ -1,4 +1,4 @@
-"""Makes binding spaces for identities, and knows those that are there.
+"""Creates binding spaces for identities, and finds existing ones.
 
 Any replica may do so, whichever leads: a step that two of them take is taken once, because each
 name follows from the identity, and each change has its precondition. So there is neither lease nor

@@ -1,4 +1,4 @@
-"""The front door's views of the control plane, by the informers of the backend."""
+"""Reads the control plane for the front door, through the backend's informers."""
 
 from typing import Final
 

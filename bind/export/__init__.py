@@ -1,1 +1,1 @@
-"""APIServiceExports, the kinds that are offered to a binding space, and the requests for them."""
+"""APIServiceExports, kinds that a binding space may use, and the requests for them."""

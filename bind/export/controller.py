@@ -1,4 +1,4 @@
-"""Reconciles requests for exports, and exports that follow their CRD and template."""
+"""Reconciles requests for exports, and exports with their CRD and template."""
 
 from datetime import datetime, timedelta
 

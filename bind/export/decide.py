@@ -1,4 +1,4 @@
-"""Answer a request for exports, and let an export follow CRD and template. Pure.
+"""Decides the answer to an export request, and the content of an export. Pure.
 
 Requests are a state machine (protocol-bind.md C.2, mended as F3 and F24 tell): on time, and with a
 condition for whatever stands in the way. What a request says about claims and versions does not
@@ -11,7 +11,7 @@ The claims of the template are what the export offers, whether they became fewer
 app cluster accepts claims in its APIServiceBinding, and no konnector reads those of an export
 (protocol-konnector.md B). So a wider claim that is written here is an offer, and nothing is synced
 under it until somebody accepts it. The konnector's rights on the control plane follow the export
-at once (`cluster_binding`), because only app clusters know what they accepted. Refuses to know
+at once (`cluster_binding`), because only app clusters know what they accepted. Does not know
 what is accepted.
 """
 

@@ -1,1 +1,1 @@
-"""Serves what service brokers offer: claims of generated kinds become instances and bindings."""
+"""klutch-osb: turns claims of generated kinds into instances and bindings at service brokers."""

@@ -1,4 +1,4 @@
-"""`klutch-osb`: flags to a running program, every failure to one sentence."""
+"""Runs `klutch-osb`: parses flags, starts it, and words a failure."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
-"""The life of what a broker has: what follows from each answer to each call, as one table.
+"""The life cycle of objects at a broker, as one table of calls, answers and next steps.
 
-Rows are calls, and polls by what is polled for; columns are answers in one word. A store says what
-a move writes. Refuses to know objects.
+Rows are calls, and polls of operations; columns are answers in one word. A store implements the
+writes of a move. Does not know objects.
 """
 
 from collections.abc import Mapping

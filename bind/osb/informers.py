@@ -1,7 +1,7 @@
-"""Informers of klutch-osb: brokers, records, generated kinds, and the claims of each kind.
+"""Informers of klutch-osb: brokers, records, generated kinds, and their claims.
 
-A generated kind's claims are followed for as long as its CRD is there. A claim's place is known to
-brokers as app cluster, namespace, and identity.
+The claims of a generated kind are followed while its CRD exists. Brokers know the origin of a claim
+as app cluster, namespace, and identity.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""klutch-osb as one asynchronous process: views, controllers, leadership, calls to brokers."""
+"""Runs klutch-osb as one asynchronous process: informers, controllers, leadership, calls."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

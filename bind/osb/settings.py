@@ -63,7 +63,7 @@ def parse(arguments: Sequence[str]) -> Settings:
 
 def _parser() -> flags.Parser:
     parser = flags.Parser(
-        "klutch-osb", "Serves what Open Service Brokers offer, as kinds of a control plane."
+        "klutch-osb", "Serves the offers of Open Service Brokers, as kinds of a control plane."
     )
     text, switch = parser.add_argument, parser.switch
     parser.access("control plane")

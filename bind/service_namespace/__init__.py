@@ -1,1 +1,1 @@
-"""APIServiceNamespaces: where the copies of the claims of one app namespace live."""
+"""APIServiceNamespaces: the service namespaces of app namespaces."""

@@ -1,4 +1,4 @@
-"""Service namespaces of app namespaces, by the places of their APIServiceNamespaces.
+"""Reconciles APIServiceNamespaces and their service namespaces.
 
 A Namespace that says it belongs to one brings its key up, too: so those that were left behind
 while nobody looked are found at the start (protocol-bind.md F46).

@@ -1,4 +1,4 @@
-"""Decide about the service namespace of an app namespace, and about its end. Pure.
+"""Decides the creation and removal of a service namespace. Pure.
 
 protocol-bind.md C.4, mended as F6, F41 and F46 tell. A Namespace is the service namespace of an
 APIServiceNamespace exactly if its annotation `api-service-namespace` says so, and `space-uid` names

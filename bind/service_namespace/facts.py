@@ -1,4 +1,4 @@
-"""Facts for decisions about an app namespace: a look, and the owner of each Namespace.
+"""The facts for decisions about an app namespace: live objects, owners of Namespaces.
 
 The uid of a space is its identity (rule S1): names and marks prove nothing about an earlier life.
 """

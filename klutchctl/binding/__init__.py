@@ -1,4 +1,4 @@
-"""`klutchctl bind` and `kubectl-bind`: an app cluster asks a provider for a service."""
+"""`klutchctl bind` and `kubectl-bind`: bind a service of a provider in an app cluster."""
 
 from enum import StrEnum
 

@@ -1,6 +1,6 @@
-"""The steps in the app cluster, with the rights of the caller: from Namespace to a Ready binding.
+"""Makes the objects of a bind in the app cluster: from the Namespace to a Ready binding.
 
-Reads what is there, and does what `decisions` and `konnector` say. Each step can be done again.
+Reads the present objects, and executes the decisions of `decisions` and `konnector`. Repeatable.
 """
 
 import contextlib

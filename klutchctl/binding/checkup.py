@@ -1,4 +1,4 @@
-"""Look at a provider or a front door from outside: nothing is signed in, and nothing changes."""
+"""Examines a provider or front door from outside, without a sign-in and without changes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

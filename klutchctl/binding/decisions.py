@@ -1,4 +1,4 @@
-"""Decides the next step for the Secret, the binding and its CRD, and which claims are accepted.
+"""Decides the next step for Secret, binding and CRD, and the accepted permission claims.
 
 Protocol-bind.md D.2 and D.4, F22, F28: each CLI continues the work of the other. Flags accept
 permission claims, and a person answers the rest. A page of the provider proposes and narrows

@@ -1,5 +1,6 @@
-"""The machine's part of a bind for both commands: connections, a reader of answers, a
-table, and the ways to sign in by flags.
+"""Runs a bind for both commands: connections, answers from the terminal, output.
+
+It also chooses the kind of sign-in by the flags.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""The flags of the original's `kubectl bind` and `kubectl bind apiservice` (D.1), and our own.
+"""Parses the flags of `kubectl bind` and `kubectl bind apiservice`: Klutch's (D.1), and our own.
 
-Booleans stand alone or as `--flag=true`; what of them says nothing here is taken all the same.
+Booleans stand alone or as `--flag=true`. Flags without a meaning here are accepted, and ignored.
 """
 
 import argparse
@@ -69,67 +69,72 @@ def _switch(text: str) -> bool:
 
 def _common(command: str, description: str) -> _Parser:
     parser = _Parser(prog=command, description=description, allow_abbrev=False)
-    parser.add_argument("--kubeconfig", help="instead of $KUBECONFIG and ~/.kube/config")
-    parser.add_argument("-n", "--namespace", help="taken, and of no effect: it is klutch-bind")
-    for flag in _CLIENT:
-        parser.add_argument(flag, default="", help="of the app cluster")
-    for flag in ("--insecure-skip-tls-verify", "--disable-compression"):
-        _add(parser, flag, "of the app cluster")
-    for flag in (*_LOG, "--template"):
-        parser.add_argument(flag, default="", help=argparse.SUPPRESS)
-    for flag in ("log-text-split-stream", "allow-missing-template-keys", "show-managed-fields"):
-        _add(parser, f"--{flag}", argparse.SUPPRESS)
-    parser.add_argument("-v", "--v", default="", help="above 0: details of errors")
-    parser.add_argument("--version", nargs=0, action=Version, help="show the version and exit")
-    parser.add_argument("-o", "--output", default="yaml", help="of a dry run: yaml or json")
-    _add(parser, "--skip-konnector", "install no konnector")
-    parser.add_argument("--konnector-image", default="", help="wins over --skip-konnector")
-    _add(parser, "--no-policy", "give the konnector rights without an admission policy")
-    parser.add_argument(
-        "--konnector-rbac",
-        type=Rights,
-        help="Minimal, or Full as the original's konnector needs it",
-    )
-    parser.add_argument("--claims", type=Claims, default=Claims.ASK, help="or required, all, none")
-    parser.add_argument("--accept", action="append", default=[], help="accept claims on this")
-    _add(parser, "--wait", "until what is bound is Ready")
-    parser.add_argument("--wait-timeout", type=float, default=120.0, help="seconds of each wait")
+    flag = parser.add_argument
+    flag("--kubeconfig", help="use this file, not $KUBECONFIG or ~/.kube/config")
+    flag("-n", "--namespace", help="no effect: the namespace is always klutch-bind")
+    for name in _CLIENT:
+        flag(name, default="", help="as in kubectl, for the app cluster")
+    for name in (*_LOG, "--template"):
+        flag(name, default="", help=argparse.SUPPRESS)
+    for name in ("--insecure-skip-tls-verify", "--disable-compression"):
+        _add(parser, name, "as in kubectl, for the app cluster")
+    for name in ("log-text-split-stream", "allow-missing-template-keys", "show-managed-fields"):
+        _add(parser, f"--{name}", argparse.SUPPRESS)
+    flag("-v", "--v", default="", help="above 0: print details of errors")
+    flag("--version", nargs=0, action=Version, help="show the version and exit")
+    flag("-o", "--output", default="yaml", help="format of a dry run: yaml or json")
+    flag("--konnector-image", default="", help="install this image, even with --skip-konnector")
+    flag("--konnector-rbac", type=Rights, help="Minimal, or Full for Klutch's own konnector")
+    flag("--claims", type=Claims, default=Claims.ASK, help="ask (default), required, all or none")
+    flag("--accept", action="append", default=[], help="accept claims on RESOURCE[.GROUP]")
+    for name, text in (
+        ("--skip-konnector", "install no konnector"),
+        ("--no-policy", "do not limit the konnector by an admission policy"),
+        ("--wait", "wait until the service is Ready"),
+    ):
+        _add(parser, name, text)
+    flag("--wait-timeout", type=float, default=120.0, help="seconds for each wait")
     return parser
 
 
-def _add(parser: argparse.ArgumentParser, flag: str, help_text: str) -> None:
-    parser.add_argument(flag, help=help_text, type=_switch, default=False, metavar="BOOL")
+def _add(parser: argparse.ArgumentParser, name: str, help_text: str) -> None:
+    parser.add_argument(name, help=help_text, type=_switch, default=False, metavar="BOOL")
 
 
 def _bind() -> _Parser:
     parser = _common("kubectl bind", "Bind a service of a provider; also: kubectl bind apiservice")
-    parser.add_argument("url", nargs="*", help="the provider's, http:// or https://")
-    _add(parser, "--dry-run", "print the requests, and bind nothing")
-    _add(parser, "--open-browser", "and do not only print the URL")
-    _add(parser, "--device-code", "sign in with a browser on another machine")
-    _add(parser, "--exchange", "have the identity provider exchange --identity")
-    parser.add_argument("--resource", action="append", default=[], help="PLURAL.GROUP")
-    parser.add_argument("--callback-port", type=int, default=0)
-    parser.add_argument("--ca-file", type=Path, help="authorities for the provider's HTTPS")
-    parser.add_argument("--client-id", default="", help="sign in as a machine")
+    flag = parser.add_argument
+    flag("url", nargs="*", help="address of the provider: http:// or https://")
+    for name, text in (
+        ("--dry-run", "print the requests, and write nothing"),
+        ("--open-browser", "open the browser; otherwise only print the URL"),
+        ("--device-code", "sign in with a browser on another machine"),
+        ("--exchange", "exchange the token of --identity at the identity provider"),
+    ):
+        _add(parser, name, text)
+    flag("--resource", action="append", default=[], help="service to bind: PLURAL.GROUP")
+    flag("--callback-port", type=int, default=0, help="port for the answer of a sign-in")
+    flag("--ca-file", type=Path, help="CA of the provider, as PEM")
+    flag("--client-id", default="", help="sign in as a machine")
     for name in ("secret", "key", "assertion"):
-        parser.add_argument(f"--client-{name}-file", type=Path)
-    parser.add_argument("--scope", action="append", default=[])
-    parser.add_argument("--issuer", default="", help="the only identity provider to sign in at")
-    parser.add_argument("--identity", default="", help="file:F, env:NAME, github, kubernetes:NS/SA")
+        flag(f"--client-{name}-file", type=Path, help=f"file with the {name} of the client")
+    flag("--scope", action="append", default=[], help="scope to ask for; repeatable")
+    flag("--issuer", default="", help="the only identity provider that may sign you in")
+    flag("--identity", default="", help="token: file:F, env:NAME, github, kubernetes:NS/SA")
     return parser
 
 
 def _apiservice() -> _Parser:
-    parser = _common("kubectl bind apiservice", "Bind by an APIServiceExportRequest")
-    parser.add_argument("url", nargs="*", help="of a manifest")
-    parser.add_argument("-f", "--file", default="", help="a manifest; - is standard input")
-    parser.add_argument("--remote-kubeconfig", type=Path, help="a file, of the provider")
-    parser.add_argument("--remote-kubeconfig-namespace", default="", help="of a Secret with it")
-    parser.add_argument("--remote-kubeconfig-name", default="")
-    parser.add_argument("--remote-namespace", default="", help="instead of its context's")
-    _add(parser, "--downgrade-konnector", argparse.SUPPRESS)
-    _add(parser, "--no-banner", argparse.SUPPRESS)
+    parser = _common("kubectl bind apiservice", "Bind a service by an APIServiceExportRequest")
+    flag = parser.add_argument
+    flag("url", nargs="*", help="address of the request's manifest")
+    flag("-f", "--file", default="", help="file with the request; - is standard input")
+    flag("--remote-kubeconfig", type=Path, help="kubeconfig of the provider")
+    for name, text in (("namespace", "namespace of a Secret with it"), ("name", "its name")):
+        flag(f"--remote-kubeconfig-{name}", default="", help=text)
+    flag("--remote-namespace", default="", help="namespace of the request at the provider")
+    for name in ("--downgrade-konnector", "--no-banner"):
+        _add(parser, name, argparse.SUPPRESS)
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Sentences of a bind on its way: of `klutchctl bind` as of `kubectl bind`.
+"""Prints the progress of a bind, for `klutchctl bind` and `kubectl bind`.
 
 Progress goes to standard error. What other parties sent is shown with nothing in it that acts.
 """

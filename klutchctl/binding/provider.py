@@ -1,4 +1,4 @@
-"""A provider over HTTP: its documents, and the API of its front door.
+"""Calls a provider over HTTP: its documents, and the API of its front door.
 
 Wire facts of the original's BindingProvider in protocol-bind.md A.12 and D.3, and front-door.md 3.
 """

@@ -1,4 +1,4 @@
-"""The response of a provider: a kubeconfig for the binding space, and the requests to make there.
+"""Parses a provider's answer: a kubeconfig of the binding space, and the requests to make.
 
 The BindingResponse of protocol-bind.md A.12. All of it comes from another party, and is checked
 before any of it gets into a name, a sentence or a cluster. Pure.

@@ -1,4 +1,4 @@
-"""Run a bind, from the URL of a provider to a Ready binding, in the order of front-door.md 5.
+"""Runs a bind, from the provider's URL to a Ready binding (front-door.md 5).
 
 Before somebody has agreed, nothing is written but Namespace klutch-bind, whose uid is the identity
 of the app cluster; in a dry run not even that.

@@ -1,4 +1,4 @@
-"""`klutchctl apply` and `release`: a plan becomes the state of clusters; bindings are let go.
+"""`klutchctl apply` and `release`: carry out plans, and release bindings by name.
 
 Each plan is shown and approved before anything is written.
 """
@@ -56,11 +56,12 @@ _WaitTimeout: TypeAlias = Annotated[
         min=0.1,
         max=86_400,
         metavar="SECONDS",
-        help="For each wait for another program, and for Ready.",
+        help="Limit for each wait: for another program, or for Ready.",
     ),
 ]
 _Force: TypeAlias = Annotated[
-    bool, typer.Option("--force", help="Skip the check that the sync stopped or an address works.")
+    bool,
+    typer.Option("--force", help="Skip the check that the sync stopped or an address works."),
 ]
 _BreakLock: TypeAlias = Annotated[
     bool, typer.Option("--break-lock", help="Take over the lock of a dead run.")
@@ -89,7 +90,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     place: Place,
     auto_approve: _AutoApprove = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and stop.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="End when all units are Ready.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all units are Ready.")] = False,
     wait_timeout: _WaitTimeout = 120.0,
     break_lock: _BreakLock = False,
     force: _Force = False,
@@ -113,13 +114,13 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     poll: Annotated[
         float,
         typer.Option(
-            min=0.1, max=86_400, metavar="SECONDS", help="With --watch: between looks at the files."
+            min=0.1, max=86_400, metavar="SECONDS", help="--watch: pause between looks at files."
         ),
     ] = 10.0,
     interval: Annotated[
         float,
         typer.Option(
-            min=1, max=86_400, metavar="SECONDS", help="With --watch: between repairs of drift."
+            min=1, max=86_400, metavar="SECONDS", help="--watch: pause between repairs of drift."
         ),
     ] = 300.0,
     listen: Annotated[
@@ -241,10 +242,7 @@ def _saved(place: Place, repository_path: Path | None, settings: Settings) -> "t
 
 def release(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
-    target: Annotated[
-        list[str],
-        typer.Argument(metavar="TARGET... [PATH]", help=_TARGETS),
-    ],
+    target: Annotated[list[str], typer.Argument(metavar="TARGET... [PATH]", help=_TARGETS)],
     fleet: Annotated[Path | None, typer.Option(metavar="PATH", help="The same as PATH.")] = None,
     auto_approve: _AutoApprove = False,
     wait_timeout: _WaitTimeout = 120.0,

@@ -1,4 +1,4 @@
-"""`klutchctl bind`: an app cluster gets a service of a provider, by sign-in at its front door."""
+"""`klutchctl bind`: binds a service in an app cluster, by a sign-in at a front door."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reconciler.kube.connection import Connection
 
 CODES: Final = {
-    ExitCode.DENIED: "the provider, its identity provider or the API server says no",
+    ExitCode.DENIED: "the provider, its identity provider or the API server refused",
     ExitCode.HELD_BACK: "you did not agree, or nobody signed in",
     ExitCode.UNHEALTHY: "not Ready in time",
 }
@@ -51,8 +51,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         bool, typer.Option("--no-browser", help="Print the URL, and open no browser.")
     ] = False,
     callback_port: Annotated[
-        int,
-        typer.Option(min=0, max=65_535, help="Port of the callback; 0: any free port."),
+        int, typer.Option(min=0, max=65_535, help="Port for the sign-in's answer; 0: any.")
     ] = 0,
     device_code: Annotated[
         bool, typer.Option("--device-code", help="Sign in with a browser on another machine.")
@@ -60,12 +59,14 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     client_id: Annotated[str, typer.Option(metavar="ID", help="Sign in as a machine.")] = "",
     client_secret_file: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     client_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM or JWK, for private_key_jwt.")
+        Path | None, typer.Option(metavar="FILE", help="Key for private_key_jwt, as PEM or JWK.")
     ] = None,
     client_assertion_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A JWT, such as a Kubernetes token.")
     ] = None,
-    scope: Annotated[list[str] | None, typer.Option(metavar="SCOPE", help="Repeatable.")] = None,
+    scope: Annotated[
+        list[str] | None, typer.Option(metavar="SCOPE", help="Scope to ask for; repeatable.")
+    ] = None,
     identity: Annotated[
         str,
         typer.Option(
@@ -75,7 +76,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     ] = "",
     exchange: Annotated[
         bool,
-        typer.Option("--exchange", help="Exchange it at the identity provider (RFC 8693)."),
+        typer.Option("--exchange", help="Exchange that token at the identity provider (RFC 8693)."),
     ] = False,
     issuer: Annotated[
         str,
@@ -87,7 +88,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         ),
     ] = "",
     claims: Annotated[
-        Claims, typer.Option(help="Permission claims to accept without a question.")
+        Claims, typer.Option(help="Accept these permission claims; ask: decide about each.")
     ] = Claims.ASK,
     accept: Annotated[
         list[str] | None,
@@ -100,16 +101,13 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     ] = False,
     konnector_image: Annotated[
         str,
-        typer.Option(
-            metavar="IMAGE", help="Its image. Default: the provider's, for the first bind."
-        ),
+        typer.Option(metavar="IMAGE", help="Image to install. Default: the one of the provider."),
     ] = "",
     konnector_rbac: Annotated[
-        Rights,
-        typer.Option(help="Its rights. Minimal: on bound services. The original needs Full."),
+        Rights, typer.Option(help="Rights of the konnector. Klutch's own konnector needs Full.")
     ] = Rights.MINIMAL,
     no_policy: Annotated[
-        bool, typer.Option("--no-policy", help="Install no admission policy for its rights.")
+        bool, typer.Option("--no-policy", help="Do not limit the konnector by an admission policy.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the requests; write nothing.")
@@ -124,7 +122,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
             help="Bind nothing. Write a file for a fleet, for the clusters of --cluster or -l.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="With --write: overwrite FILE.")] = False,
     wait_timeout: Annotated[
         float, typer.Option(min=0.0, max=86_400.0, help="Seconds for each wait in the app cluster.")
     ] = 120.0,
@@ -134,7 +132,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
 ) -> int:
     """Bind a service of a provider in an app cluster.
 
-    Installs the konnector with the first.
+    The first bind also installs the konnector.
     """
     given = {**locals()}
     from klutchctl.binding.job import Flags, Job, browser, printed

@@ -1,4 +1,4 @@
-"""`klutchctl board`: serves the state of a fleet as pages. Writes to no cluster."""
+"""`klutchctl board`: serves the state of a fleet as web pages. Writes to no cluster."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -30,7 +30,7 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
     ] = None,
     given: Annotated[
         Path | None,
-        typer.Option("--from", metavar="STATUS.json", help="Show this file; contact no cluster."),
+        typer.Option("--from", metavar="STATUS.json", help="Show a file of `status -o json`."),
     ] = None,
     plan: Annotated[
         Path | None,
@@ -51,12 +51,12 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
     ] = None,
     every: Annotated[
         float,
-        typer.Option(min=1, max=86_400, metavar="SECONDS", help="Between looks at the clusters."),
+        typer.Option(min=1, max=86_400, metavar="SECONDS", help="Pause between looks."),
     ] = 10.0,
 ) -> int:
-    """Serve the state of bindings as pages, until interrupted.
+    """Serve the state of bindings as web pages.
 
-    The files are read once. There is no login: whoever reaches it reads all.
+    It reads the files once. It has no login, so everybody who can connect sees everything.
     """
     if given is not None and path is not None:
         raise typer.BadParameter("--from shows a file, so it takes no PATH")

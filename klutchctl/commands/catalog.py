@@ -1,4 +1,4 @@
-"""`klutchctl catalog`: the catalogue of a service broker as files for Git. Contacts no cluster."""
+"""`klutchctl catalog`: writes a broker's catalogue as files for Git. Contacts no cluster."""
 
 import sys
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CODES: Final = {
     ExitCode.CHANGES: "the files differ (with --check)",
-    ExitCode.HELD_BACK: "objects that are there would lose something, and nothing was written",
+    ExitCode.HELD_BACK: "existing objects would lose something, so nothing was written",
 }
 _HEAD: Final = (
     "# Written by `klutchctl catalog` from a broker's catalogue: run it again, do not edit.\n"
@@ -31,7 +31,7 @@ def catalog(
     credentials: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Ask the broker, with the keys of its Secret in a YAML mapping."
+            metavar="FILE", help="Ask the broker. A YAML file with the keys of its Secret."
         ),
     ] = None,
     out: Annotated[
@@ -52,9 +52,9 @@ def catalog(
 ) -> int:
     """Write files for the offers of a service broker.
 
-    CRDs, templates, rights and fleet documents.
+    The files are CRDs, templates, rights and fleet documents.
 
-    Warnings name what a CRD cannot say of the broker's schemas. What is no longer offered stays.
+    It warns of rules that a CRD cannot express. Offers that the broker withdrew stay.
     """
     if (catalog_file is None) == (credentials is None):
         raise typer.BadParameter("exactly one of --catalog and --credentials is needed")

@@ -1,4 +1,4 @@
-"""`klutchctl completion`, and what `kubectl klutchctl` completes by."""
+"""`klutchctl completion`, and the completion of `kubectl klutchctl`."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""`klutchctl controller`: the clusters are kept as a Git repository says, by a program for ever."""
+"""`klutchctl controller`: keeps clusters in the state of a Git repository, until it is stopped."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -40,25 +40,24 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
     poll: Annotated[
         float,
         typer.Option(
-            min=0.1, max=86_400, metavar=_SECONDS, help="Between looks at the repository."
+            min=0.1, max=86_400, metavar=_SECONDS, help="Pause between looks at the repository."
         ),
     ] = _POLL,
     interval: Annotated[
-        float, typer.Option(min=1, max=86_400, metavar=_SECONDS, help="Between repairs of drift.")
+        float,
+        typer.Option(min=1, max=86_400, metavar=_SECONDS, help="Pause between repairs of drift."),
     ] = 300.0,
     wait_timeout: Annotated[
         float,
         typer.Option(
-            min=0.1, max=86_400, metavar=_SECONDS, help="For each wait for another program."
+            min=0.1, max=86_400, metavar=_SECONDS, help="Limit for each wait for another program."
         ),
     ] = 120.0,
     listen: Annotated[
-        str,
-        typer.Option(metavar="[ADDR]:PORT", help='/metrics, /healthz and /readyz. "": nowhere.'),
+        str, typer.Option(metavar="[ADDR]:PORT", help='Address of metrics and probes. "": none.')
     ] = ":9090",
     board: Annotated[
-        str,
-        typer.Option(metavar="ADDR:PORT", help='The board. "": nowhere.'),
+        str, typer.Option(metavar="ADDR:PORT", help='Address of the board. "": no board.')
     ] = "127.0.0.1:8080",
     board_behind_proxy: Annotated[
         bool,
@@ -89,11 +88,10 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
         Path | None, typer.Option(metavar="FILE", help="Key of --hooks, as PEM.")
     ] = None,
     hooks_plain_http: Annotated[
-        bool, typer.Option("--hooks-plain-http", help="A proxy in front of --hooks ends TLS.")
+        bool, typer.Option("--hooks-plain-http", help="Without TLS, behind a proxy that ends it.")
     ] = False,
     notify: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Receivers of the state of commits."),
+        Path | None, typer.Option(metavar="FILE", help="File with the receivers of commit states.")
     ] = None,
     control_plane: Annotated[
         list[str] | None,
@@ -103,7 +101,7 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
         str,
         typer.Option(
             metavar="REPAIRS/TIME",
-            help="Leave an object alone after so many repairs in this time.",
+            help="Stop repairing an object after so many repairs in this time.",
         ),
     ] = "3/1h",
     home_context: Annotated[
@@ -117,21 +115,21 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
     lease_namespace: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMESPACE", help="Of its Lease. Default: $POD_NAMESPACE, else klutch-bind."
+            metavar="NAMESPACE", help="Of the Lease. Default: $POD_NAMESPACE, or klutch-bind."
         ),
     ] = None,
     status_namespace: Annotated[
         str | None,
-        typer.Option(metavar="NAMESPACE", help="Of its FleetStatus. Default: as for the Lease."),
+        typer.Option(metavar="NAMESPACE", help="Of the FleetStatus. Default: that of the Lease."),
     ] = None,
     leader_election: Annotated[
-        OnOff, typer.Option(help="off: it is the only process, and needs no Lease.")
+        OnOff, typer.Option(help="off: run without a Lease, if this is the only process.")
     ] = OnOff.ON,
     log_format: Annotated[str, typer.Option(metavar="text|json", help="Form of the log.")] = "text",
 ) -> int:
     """Apply a Git repository, or a source of Flux, continuously.
 
-    Of several processes, one works.
+    If several processes run, only the holder of the Lease works.
     """
     if place.git is None and flux_source is None:
         raise typer.BadParameter("--git or --flux-source is needed")

@@ -1,4 +1,4 @@
-"""`klutchctl doctor`: can this machine, with these credentials, plan and apply this fleet?"""
+"""`klutchctl doctor`: checks connections, rights and CRDs for a plan or an apply."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -66,10 +66,10 @@ def doctor(
     ] = Purpose.APPLY,
     printed: Annotated[
         Manifests | None,
-        typer.Option("--print", help="Contact nothing; print manifests for kubectl apply."),
+        typer.Option("--print", help="Print manifests for kubectl apply; contact nothing."),
     ] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate authorities of URL.")
+        Path | None, typer.Option(metavar="FILE", help="CA of the server at URL, as PEM.")
     ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:

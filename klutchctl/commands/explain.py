@@ -45,7 +45,7 @@ def explain(
 ) -> int:
     """Explain a reason of a condition, Event, plan or alert.
 
-    Where it stands, its meaning, and what to do about it. Works offline.
+    Prints its place, its meaning, and what to do about it. Works offline.
     """
     book = files("klutchctl").joinpath(*_BOOK).read_text(encoding="utf-8")
     known = list(reasons(book))

@@ -1,4 +1,4 @@
-"""`klutchctl init`, `import` and `schema`: files of a fleet repository, for what is live, too.
+"""`klutchctl init`, `import` and `schema`: write files of a fleet repository.
 
 None writes to any cluster.
 """
@@ -42,7 +42,7 @@ class Mode(StrEnum):
 
 def init(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="The folder; init makes it.")] = Path(),
+    path: Annotated[Path, typer.Argument(help="Folder for the files; init creates it.")] = Path(),
     name: Annotated[str, typer.Option(metavar="NAME", help="The name of the fleet.")] = "acme",
     plane: Annotated[
         str,
@@ -68,7 +68,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(
             "--from",
             metavar="CONTEXT",
-            help="Import live bindings: of this control plane's context, and of each --app.",
+            help="Import live bindings: context of the control plane; name each --app, too.",
         ),
     ] = None,
     mode: Annotated[
@@ -175,25 +175,25 @@ def schema(
             metavar="[fleet|plan|status|health]", help="Kind of documents. Default: fleet."
         ),
     ] = None,
-    file: Annotated[Path | None, typer.Argument(help="Write it to this file.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Write to this file instead.")] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; check that FILE is up to date.")
     ] = False,
     tool: Annotated[
         str | None,
-        typer.Option("--for", metavar="argocd|flux", help="With health: the tool that reads it."),
+        typer.Option("--for", metavar="argocd|flux", help="With health: the tool to write for."),
     ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KIND.GROUP",
-            help='With health: a kind of claims, or "*.GROUP" for a group of them; repeatable.',
+            help='With health: a kind of claims, or "*.GROUP" for all of a group; repeatable.',
         ),
     ] = None,
 ) -> int:
-    """Print a JSON Schema, or rules of health.
+    """Print a JSON Schema, or health rules for Argo CD and Flux.
 
-    Of fleet files, plans and status, for editors and CI; of health, for Argo CD and Flux.
+    Schemas of fleet files, plans and status are for editors and CI.
     """
     known = [one.value for one in Document]
     if document is not None and document not in known:

@@ -1,4 +1,4 @@
-"""`klutchctl plan`, `drift` and `show`: what would change. Writes to no cluster."""
+"""`klutchctl plan`, `drift` and `show`: print changes, and write to no cluster."""
 
 import sys
 from contextlib import contextmanager
@@ -47,7 +47,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     snapshot: Annotated[
         Path | None,
         typer.Option(
-            "--snapshot", metavar="FILE", help="Plan against a snapshot; contact no cluster."
+            "--snapshot", metavar="FILE", help="Use a saved snapshot; contact no cluster."
         ),
     ] = None,
     base: Annotated[
@@ -70,7 +70,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     ] = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Show what would change on all clusters. Nothing is written to any of them."""
+    """Show what would change in all clusters. Changes none of them."""
     wanted = parse_outputs(output, known=_FORMATS)
     from klutchctl import files
     from reconciler.core.errors import InvalidRepository

@@ -1,4 +1,4 @@
-"""`klutchctl sandbox`: a whole real fleet on one machine."""
+"""`klutchctl sandbox`: runs the API servers of a fleet on one machine."""
 
 import sys
 from enum import StrEnum
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from klutchctl.sandbox.report import Progress
     from klutchctl.sandbox.state import Layout, State, Wanted
 
-_STATUS_CODES = {ExitCode.FAILED: "there is none, or not all of it runs"}
+_STATUS_CODES = {ExitCode.FAILED: "there is no such sandbox, or a part of it does not run"}
 app = typer.Typer(
     help="Run real control planes on this machine.",
     rich_markup_mode=None,
@@ -38,7 +38,7 @@ def _checked(name: str) -> str:
 
 def _without_nodes(asked: object) -> None:
     if asked:
-        raise typer.BadParameter("A sandbox has no nodes any more: kind runs the manifests as pods")
+        raise typer.BadParameter("A sandbox has no nodes: use kind to run the manifests as pods")
 
 
 _Name: TypeAlias = Annotated[
@@ -82,16 +82,16 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(
             "--services/--no-services",
             show_default=False,
-            help="Also run the services of --fleet, or of the fleet here; else of the example;"
-            " or no more. Without: none at first, then those there are.",
+            help="Run services: of --fleet, of the fleet in this folder, or of the example."
+            " Default: none in a new sandbox, else unchanged.",
         ),
     ] = None,
     crossplane: Annotated[
         Crossplane | None,
         typer.Option(
             show_default=False,
-            help="Crossplane of --services. After an upgrade to 2.4, 1.20 is refused."
-            " Without: 2.4 at first, then as it is.",
+            help="Version of Crossplane for --services. There is no way back from 2.4 to 1.20."
+            " Default: 2.4 in a new sandbox, else unchanged.",
         ),
     ] = None,
     programs: Annotated[
@@ -99,8 +99,8 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(
             "--programs/--no-programs",
             show_default=False,
-            help="Also run klutch-bind on each control plane and a konnector for each app cluster;"
-            " or no more. Without: none at first, then as it is.",
+            help="Run klutch-bind for each control plane, and a konnector for each app cluster."
+            " Default: no in a new sandbox, else unchanged.",
         ),
     ] = None,
     oidc: Annotated[
@@ -108,8 +108,8 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(
             "--oidc/--no-oidc",
             show_default=False,
-            help="Also run a Keycloak with people, groups and machines to sign in as; or no more."
-            " Without: none at first, then as it is.",
+            help="Run a Keycloak with users, groups and clients, for a front door."
+            " Default: no in a new sandbox, else unchanged.",
         ),
     ] = None,
     monitoring: Annotated[
@@ -117,8 +117,8 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(
             "--monitoring/--no-monitoring",
             show_default=False,
-            help="Also run a Prometheus with the alerts for a fleet; or no more."
-            " Without: none at first, then as it is.",
+            help="Run a Prometheus with the alerts for a fleet."
+            " Default: no in a new sandbox, else unchanged.",
         ),
     ] = None,
     _nodes: Annotated[
@@ -134,7 +134,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         bool, typer.Option("--reassign-ports", help="Replace ports that another program uses.")
     ] = False,
 ) -> int:
-    """Start the clusters, or repair them. Safe to repeat: what runs is left alone."""
+    """Start the clusters, or repair them. Safe to repeat."""
     if fleet is not None and app_clusters is not None:
         raise typer.BadParameter("--fleet and --app-clusters exclude each other")
     from klutchctl.sandbox import addons, binaries, lifecycle, processes, recipes
@@ -195,7 +195,7 @@ def down(
         bool, typer.Option("--delete", help="Also remove the sandbox's folder, with all data.")
     ] = False,
 ) -> int:
-    """Stop the clusters. Their data stays, unless you say --delete."""
+    """Stop the clusters. Their data stays, unless you add --delete."""
     from klutchctl.sandbox import lifecycle
     from klutchctl.sandbox.state import layout_of
 

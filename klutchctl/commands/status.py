@@ -1,4 +1,4 @@
-"""`klutchctl status`, `why` and `snapshot`: how bindings are, and all that is live, as a file.
+"""`klutchctl status`, `why` and `snapshot`: print or save the state of bindings.
 
 None writes to any cluster.
 """
@@ -52,7 +52,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted.")] = False,
     every: Annotated[
         float,
-        typer.Option(min=1, max=86_400, metavar="SECONDS", help="With --watch: between looks."),
+        typer.Option(min=1, max=86_400, metavar="SECONDS", help="--watch: pause between looks."),
     ] = 10.0,
     source: Annotated[
         Path | None,
@@ -60,7 +60,7 @@ def status(
     ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Show clusters x bindings: state, age, reason."""
+    """Show the state of each binding in each cluster."""
     wanted = parse_outputs(output, known=_WATCHED if watch else _FORMATS)
     if watch and (len(wanted) > 1 or wanted[0].path is not None):
         raise typer.BadParameter("--watch prints one format, to standard output")
@@ -247,11 +247,11 @@ def snapshot(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write.")],
     path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
 ) -> int:
-    """Write what is live to a file.
+    """Save the live state of all clusters to a file.
 
-    For offline planning, and for reports of defects.
+    For plans without access to clusters, and for bug reports.
 
-    It holds no credentials, and digests in the place of Secret values. No cluster is changed.
+    The file has no credentials: values of Secrets are digests. Changes no cluster.
     """
     import asyncio
 
@@ -304,7 +304,7 @@ def _report(fleet: "Fleet", live: "Live", out: Path, *, allow_unreachable: bool)
 def why(
     context: typer.Context,
     target: Annotated[
-        str, typer.Argument(metavar="CLUSTER/BINDING", help="Or CLUSTER/plural.group.")
+        str, typer.Argument(metavar="CLUSTER/BINDING", help="A unit; or CLUSTER/plural.group.")
     ],
     path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
     snapshot: Annotated[

@@ -1,4 +1,4 @@
-"""`klutchctl validate` and `render`: what is wrong with files, and the objects that they mean.
+"""`klutchctl validate` and `render`: print the problems of files, and their objects.
 
 Both contact nothing.
 """
@@ -140,11 +140,11 @@ def render(
     place: Place,
     output: Annotated[list[str] | None, output_option(_OF_OBJECTS)] = None,
 ) -> int:
-    """Print the exact objects per cluster.
+    """Print the exact objects for each cluster.
 
-    As a first apply would make them. Contacts no cluster.
+    They are those of a first apply. Contacts no cluster.
 
-    What only an apply can know, such as a token, reads "(known after apply)".
+    Values that only an apply can know, such as a token, read "(known after apply)".
     """
     wanted = parse_outputs(output, known=_OF_OBJECTS)
     from klutchctl import repository

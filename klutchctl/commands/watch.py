@@ -1,4 +1,4 @@
-"""`klutchctl apply --watch`: keeps clusters as a folder, or a Git ref, describes them."""
+"""`klutchctl apply --watch`: keeps clusters in the state of a folder, or of a Git ref."""
 
 import asyncio
 import random

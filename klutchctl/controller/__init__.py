@@ -1,1 +1,1 @@
-"""Follow a fleet without end: `klutchctl controller`, and `klutchctl apply --watch`."""
+"""The continuous commands: `klutchctl controller`, and `klutchctl apply --watch`."""

@@ -1,4 +1,4 @@
-"""Observers of a watch: what is new, the log of it, and whether it does its work."""
+"""Observes a watch: logs its changes, and reports whether it works."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Counts what a watch does, and shows what is known of its fleet, in a registry of its own.
+"""The metrics of a watch and its fleet, in a registry of their own.
 
 Labels are names of control planes, clusters, hooks and sinks, and words of ours, never texts.
 Times are Unix times, so that an age is `time() - metric` (the practice of Prometheus).

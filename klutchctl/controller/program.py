@@ -1,4 +1,4 @@
-"""The program behind `klutchctl controller`: it waits to lead, and then keeps the clusters."""
+"""Runs `klutchctl controller`: waits for its Lease, then keeps the clusters."""
 
 import asyncio
 import logging

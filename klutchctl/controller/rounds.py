@@ -1,4 +1,4 @@
-"""Makes the rounds of a watch: look, plan, apply what no guard holds, and see how units are."""
+"""Makes the rounds of a watch: read, plan, apply within the guards, and read the health."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Opens the files that a controller follows, and keeps its part of them.
+"""Opens the source of files that a controller follows, and selects its control planes.
 
 They are a folder, a ref of a repository, or a server's. The part is its fleet or its shard, and
 nothing while it is suspended.

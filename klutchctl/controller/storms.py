@@ -1,8 +1,8 @@
-"""Decides when an object rests that another manager changes back again and again. Pure.
+"""Decides how long an object rests after another manager changed it back often. Pure.
 
-What was repaired so many times within a window, always by the same differences, is not repaired
-for as long as the window, and then for twice as long each time, up to a day: both sides would
-write for ever. All of it is in memory; a process that starts anew begins to count anew.
+An object that was repaired that often within a window, always with the same differences, rests for
+the length of the window, then twice as long each time, up to a day. Otherwise both sides would
+write for ever. The counts are in memory only, and a new process begins at zero.
 """
 
 import re

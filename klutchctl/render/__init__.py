@@ -1,1 +1,1 @@
-"""The outputs for people and pipelines: each from one value, a module for each subject."""
+"""Renders outputs for people and pipelines: each from one value, a module for each subject."""

@@ -1,4 +1,4 @@
-"""The report of an apply, as text, JUnit XML and JSON; its progress, and the lines of a watch.
+"""Renders the report of an apply as text, JUnit XML and JSON, and its progress.
 
 On a terminal an apply also shows, below its steps, a line for each cluster. Of the document, a new
 minor version adds fields, a major breaks.

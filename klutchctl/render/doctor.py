@@ -1,4 +1,4 @@
-"""The findings of a doctor, of clusters or an address: for people with a command, for programs.
+"""Renders the findings of a doctor, as text with commands and as JSON.
 
 The documents are versioned: a new minor version adds fields, a major breaks.
 """

@@ -1,4 +1,4 @@
-"""Renders how our objects and claims are healthy, as configuration of Argo CD and of Flux.
+"""Renders health rules of our objects and claims, for Argo CD and Flux.
 
 Argo CD has no kstatus, and Flux calls an object without a status current. The rules are files in
 deploy/health: Lua for Argo CD, CEL for Flux.

@@ -1,4 +1,4 @@
-"""The objects that a fleet becomes, as text (YAML documents) and as JSON. Pure.
+"""Renders the objects of a fleet as YAML documents and as JSON. Pure.
 
 Each stands with its cluster and with the place in the files that it comes from. They are those
 of a first apply, before any Secret is known: no payload is in them.

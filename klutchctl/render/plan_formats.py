@@ -1,4 +1,4 @@
-"""A plan as text for people, as JSON for programs, and as one comment on a pull request.
+"""Renders a plan as text, as JSON, and as a comment on a pull request.
 
 The text has aligned lines, symbols with words, and colour only on top. The JSON is the document of
 a plan file, indented, with its counts. In a comment text of files and clusters stands in fenced

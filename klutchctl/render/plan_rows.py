@@ -1,4 +1,4 @@
-"""The content of a plan, as rows and sentences without layout; the text formats lay them out.
+"""Builds rows and sentences of a plan, without layout; the text formats lay them out.
 
 And what a pull request changes, as lines that are the same in all of these.
 

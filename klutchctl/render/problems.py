@@ -1,4 +1,4 @@
-"""The problems of a fleet repository: for people, programs, code scanning and GitHub.
+"""Renders the problems of a fleet repository as text, JSON, SARIF and for GitHub.
 
 SARIF is version 2.1.0 (OASIS, 2020-03-27); the GitHub form is that of its workflow commands.
 """

@@ -1,4 +1,4 @@
-"""JSON Schemas of what klutchctl writes for programs, made from the types that read it again.
+"""Builds JSON Schemas of our JSON outputs, from the types that parse them.
 
 They are about what is written: a field that is always there is required. Later minor versions add
 fields, so that more than these are allowed.

@@ -1,4 +1,4 @@
-"""A board of units: an aligned table for people, and events for programs."""
+"""Renders the state of units, as an aligned table and as events."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

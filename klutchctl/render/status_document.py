@@ -1,4 +1,4 @@
-"""Writes how a fleet is as a versioned JSON document, and reads it again.
+"""Writes the state of a fleet as a versioned JSON document, and parses it.
 
 Of the document, a new minor version adds fields, a major breaks. It has the units, and where a
 controller wrote it, what that knows of its source, its rounds and what waits. Not the files.

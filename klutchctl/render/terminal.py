@@ -1,4 +1,4 @@
-"""Text fit for a terminal: nothing in it can act or hide. And what makes it bold or coloured.
+"""Makes text safe for a terminal, and formats it bold or coloured.
 
 A pipeline's log is such a terminal: runners of GitHub, Forgejo and Azure take `##[...]` and
 `##vso[...]` anywhere in a line, and `::...` where one begins, as commands.

@@ -1,4 +1,4 @@
-"""Why a binding is as it is: the files first, then the plan, then its health; or a document.
+"""Renders the explanation of a binding: files, plan and health, as text or JSON.
 
 The document is versioned: a new minor version adds fields, a major breaks.
 """

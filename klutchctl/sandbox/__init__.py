@@ -1,1 +1,1 @@
-"""Real control planes on one machine: find or build the servers, run them, stop them."""
+"""Runs API servers as processes on one machine: finds or builds, starts and stops them."""

@@ -1,4 +1,4 @@
-"""Find, fetch or build the servers' executables.
+"""Finds, downloads or builds the executables of servers.
 
 $KUBEBUILDER_ASSETS (the convention of envtest), our cache, a download, a build: in this order.
 Of what is neither of Kubernetes nor etcd there are no releases to download. What is in our cache is

@@ -1,4 +1,4 @@
-"""Keys, certificates and kubeconfigs: who may be whom in a sandbox.
+"""Makes the keys, certificates and kubeconfigs of a sandbox.
 
 Keys are made once and kept for as long as the sandbox lives. Each cluster has an authority and a
 service account key of its own, so that no credential of one cluster is worth anything in another.

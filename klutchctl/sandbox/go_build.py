@@ -1,4 +1,4 @@
-"""Build the executables of one of our Go modules into a folder, and find the Go to do it with."""
+"""Builds the executables of one Go module, and finds the Go toolchain."""
 
 import collections
 import importlib.util

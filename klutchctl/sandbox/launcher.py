@@ -1,4 +1,4 @@
-"""Become another program: in its folder, and as the user that it should run as.
+"""Replaces this process by another program, in its folder and as its user.
 
 Run as a file, without any package of ours: `python launcher.py USER FOLDER PROGRAM ARGUMENT...`,
 where USER is `uid:gid`, or "-" for the user that runs this. The program finds its own pid in its

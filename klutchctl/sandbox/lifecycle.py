@@ -1,4 +1,4 @@
-"""Bring a sandbox up, take it down, look at it. The order of things lives here."""
+"""Starts, stops and examines a sandbox, in the right order."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Applies objects to a cluster again and again, until each has stuck: CRDs, those of services.
+"""Applies objects to a cluster until each is accepted: CRDs first, then others.
 
 Objects need others that come up meanwhile: a kind its CRD, a claim the controller that makes its
 CRD, an object its namespace. No order is needed for that, only time.

@@ -1,4 +1,4 @@
-"""The servers as processes: recognise, start, stop. And the loopback ports that they can have.
+"""Recognises, starts and stops server processes, and chooses their loopback ports.
 
 A process is ours if it is one of our programs, runs as this user, and names a file in the
 sandbox's folder in its arguments; or if it has the mark of the sandbox in its environment, and

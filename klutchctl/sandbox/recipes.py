@@ -1,4 +1,4 @@
-"""The programs that this klutchctl builds, read from the Go modules beside it."""
+"""Reads the programs that klutchctl builds from the Go modules beside it."""
 
 import hashlib
 import platform

@@ -1,4 +1,4 @@
-"""The reports of a sandbox, for people and programs: progress, and the state of the servers."""
+"""Prints the progress and the state of a sandbox, as text and JSON."""
 
 import json
 import time

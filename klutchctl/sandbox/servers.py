@@ -1,4 +1,4 @@
-"""The servers of a sandbox, as values: each with its probe, and those of its clusters. Pure."""
+"""Describes the servers of a sandbox as values: commands, probes, files. Pure."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Starts servers and waits until they are ready; reports why one is not."""
+"""Starts servers, waits until they are ready, and reports failures."""
 
 import http.client
 import re

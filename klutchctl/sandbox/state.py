@@ -1,4 +1,4 @@
-"""A sandbox as values: its files, its clusters and their ports. Pure."""
+"""The state of a sandbox as values: files, clusters and ports. Pure."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""services/services.yaml of a fleet repository: what runs beside the control plane of a sandbox."""
+"""Parses services/services.yaml of a fleet repository: the services of a sandbox."""
 
 import os
 import re

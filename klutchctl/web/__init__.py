@@ -1,1 +1,1 @@
-"""Serves pages and webhooks of a fleet that is operated."""
+"""Serves the board and webhooks of a fleet."""

@@ -1,8 +1,8 @@
-"""The CRD in the app cluster, as it follows from a provider's export.
+"""Builds the CRD of the app cluster from a provider's export.
 
 Of protocol-konnector.md C.3, C.4. Compared before it is written, mended where somebody edited its
 spec, taken over from a binding of the same name that is gone (H15), and left alone where it is
-anybody else's. Refuses to know what is synced, and what conditions say of all this.
+anybody else's. Does not know what is synced, and what conditions say of all this.
 """
 
 from collections.abc import Iterable, Mapping, Set

@@ -1,4 +1,4 @@
-"""The versions of a CRD as an API server holds them, so that two lists of them can be compared.
+"""Normalizes the versions of a CRD, so that two lists can be compared.
 
 An API server drops what is empty and rounds large numbers, and that makes no difference. Refuses to
 know whose a CRD is, and what is done about a difference.

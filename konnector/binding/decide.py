@@ -2,7 +2,7 @@
 
 All conditions are written at once (protocol-konnector.md C.2, H16, H31). A condition that cannot be
 decided now is Unknown if it was ever set, and absent otherwise. Connected begins as False, Pending,
-so that Ready is not True before the provider was read. Refuses to know how the provider is reached,
+so that Ready is not True before the provider was read. Does not know how the provider is reached,
 and what becomes of single objects.
 """
 

@@ -17,7 +17,7 @@ binding, it is a release.
 
 Each look reads new lists and does a part, so a konnector that died continues where it was. The last
 part waits until the control plane says that nothing is synced, which is klutchctl's proof.
-klutchctl does the same after a release, and finds nothing to do. Refuses to know how objects are
+klutchctl does the same after a release, and finds nothing to do. Does not know how objects are
 found.
 """
 

@@ -1,7 +1,7 @@
-"""Reads what is left of the sync of bindings that are released, or gone (mapping.md 9).
+"""Reads the remaining objects of released or deleted bindings (mapping.md 9).
 
-Nothing is taken from informers here: what is released is listed anew at each look, after the sync
-ended.
+Uses no informers: it lists the objects at each look, after the sync has ended.
+
 """
 
 import logging

@@ -1,9 +1,9 @@
-"""The place of a claim's copy, and the parts of an object that go to the other side.
+"""Computes the place of a claim's copy, and the parts of an object that are synced.
 
 Isolation `Prefixed` of protocol-konnector.md D: the copy of a namespaced claim keeps its name in
 the service namespace; a cluster-scoped copy has the name of the space as prefix. By D.2, E.2 and
 H12, content travels, and labels and annotations of an allow list and those that both sides name.
-For what comes down, only the app cluster names them. Refuses to know which objects exist.
+For what comes down, only the app cluster names them. Does not know which objects exist.
 """
 
 from collections.abc import Mapping, Sequence, Set

@@ -1,10 +1,10 @@
-"""Decides about a claim and its copy after a look: the next writes, as few as possible.
+"""Decides the next writes for a claim and its copy, as few as possible.
 
 protocol-konnector.md D, F.3 and H.2: the claim decides about the spec, and the copy about the
 status. A finalizer holds the claim before its copy exists and until it is gone. The claim is marked
 with the copy's first status, or soon: a marked claim without a copy lost it. A copy names its claim
 by uid. It is deleted when that claim is in deletion and has our finalizer. An absent claim makes
-the copy an orphan. Another claim of that name gets the copy, but cannot end it. Refuses to know how
+the copy an orphan. Another claim of that name gets the copy, but cannot end it. Does not know how
 objects are read and written; a `Read` names what is missing.
 """
 

@@ -1,4 +1,4 @@
-"""Judges the deletions of claims: asked for, one of too many, or a consequence of something else.
+"""Classifies deletions of claims: intended, one of too many, or a consequence.
 
 A deleted CRD takes all claims of its kind along, which hardly anybody means (T11). A deleted
 Namespace does so too, and is a clear wish, unless many go at once.

@@ -1,4 +1,4 @@
-"""Lists copies anew, in whichever version a control plane serves them."""
+"""Lists copies in each version that a control plane serves."""
 
 from collections.abc import Iterable
 from contextlib import suppress

@@ -1,8 +1,8 @@
-"""Fields of claims that the provider's side takes away as often as they come.
+"""Detects fields that the provider removes as often as the konnector sends them.
 
-Both sides would write for ever. What was brought so often within an hour, while the claim said the
-same, is left to the provider until the claim says something else. A process that starts anew begins
-to count anew.
+Otherwise both sides would write for ever. A field that was sent that often within an hour, with the
+same value, stays as the provider has it until the claim gets another value. A new process begins to
+count at zero.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""The status of a claim: its copy's, without a report of a sync that has stopped.
+"""Computes the status of a claim from its copy, and removes outdated sync reports.
 
 Numbers of generations are the claim's, by which `kubectl wait` and kstatus know a status as new.
-protocol-konnector.md D.3. Refuses to know when it is written.
+protocol-konnector.md D.3. Does not know when it is written.
 """
 
 from collections.abc import Mapping

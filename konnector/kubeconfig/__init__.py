@@ -1,1 +1,1 @@
-"""Connections to clusters: kubeconfigs in Secrets, where they lead, and their rotation."""
+"""Connects to clusters by kubeconfigs in Secrets, and rotates those."""

@@ -1,8 +1,8 @@
-"""Connections that kubeconfigs lead to: tried beforehand, exchanged, and asked whether they answer.
+"""Keeps connections by kubeconfigs: tests new ones, swaps them, and detects dead ones.
 
-A rotated kubeconfig leads to the same objects by another way, so views need not be read again:
-watches go on over the new connection from where they were. A watch that says nothing is no sign: a
-way that is cut without a word is seen by its silence alone (U2).
+A rotated kubeconfig leads to the same objects, so informers are not read again: watches continue
+over the new connection from their last version. A silent watch proves nothing, so a dead connection
+is detected by a request of its own (U2).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The kubeconfig Secret of a binding: whether it can be used, and which provider it means.
+"""Checks the kubeconfig Secret of a binding, and finds its provider.
 
 What it holds was written by whoever may write Secrets there, so it is read as hostile input:
-nothing in it may run a program or read a file of the konnector's machine. Refuses to know where
+nothing in it may run a program or read a file of the konnector's machine. Does not know where
 Secrets come from; no text of a kubeconfig ever gets into a sentence or a repr.
 """
 

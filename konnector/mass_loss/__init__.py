@@ -1,1 +1,1 @@
-"""Limits how many copies may be deleted at once, and who has to confirm more."""
+"""Limits how many copies may be deleted at once, and asks a person about more."""

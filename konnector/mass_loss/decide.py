@@ -1,11 +1,11 @@
-"""When the konnector holds its writes, since one side may have lost or been exchanged. Pure.
+"""Decides when the konnector stops writing, because a side lost data or was exchanged. Pure.
 
-mapping.md 10, protocol-konnector.md D.6, H4. A kubeconfig may lead to another app cluster than the
-one whose services are in the space: then nothing is written on either side. A CRD that goes takes
-all claims along, which nobody meant: their copies are held. A claim that lost its copy would get a
-new, empty service: it gets none unasked. A person allows each by an annotation on the
-ClusterBinding. What a konnector sees for the first time is recorded, and trusted. Refuses to know
-how objects are found. What is only absent is for `orphans` to judge.
+mapping.md 10, protocol-konnector.md D.6, H4. If a kubeconfig leads to another app cluster than the
+owner of the space's services, nothing is written on either side. If somebody deletes a CRD, all its
+claims go, and their copies are kept. If a claim lost its copy, it gets no new, empty service. An
+annotation on the ClusterBinding confirms each of these. The first identity that a konnector sees is
+recorded, and trusted. Does not know how objects are found. `orphans` decides about copies of absent
+claims.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

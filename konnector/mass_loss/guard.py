@@ -1,4 +1,4 @@
-"""Identify app cluster and space, and so allow writes, deletions, and re-creations."""
+"""Identifies app cluster and space, and allows or stops writes, deletions, re-creations."""
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The rules of deletions that come together, or with what the claims are in. Pure."""
+"""Rules for deletions of many claims, or of their namespace or CRD. Pure."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta

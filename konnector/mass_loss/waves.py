@@ -1,4 +1,4 @@
-"""Counts deletions that come together: more at once than can be meant are held (T11).
+"""Counts deletions in a minute, and stops them above a limit (T11).
 
 A claim that goes with its Namespace is not counted by itself: the Namespace is, among all those of
 the space with claims. Both are counted by one rule, `rules.too_many`.

@@ -1,4 +1,4 @@
-"""Brings app namespaces and the APIServiceNamespaces of a space together."""
+"""Reconciles app namespaces with the APIServiceNamespaces of a space."""
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace

@@ -1,10 +1,10 @@
-"""Decides when the APIServiceNamespace of an app namespace is made, marked and deleted. Pure.
+"""Decides when an APIServiceNamespace is created, marked and deleted. Pure.
 
 protocol-konnector.md D.1 and H6, mapping.md 9 and 10. The end of a mapping is the end of its
 service namespace, with all objects in it. So it is deleted only if the app namespace was seen in
 deletion; otherwise an absent app namespace makes its mapping an orphan. An app namespace that was
 made again has another uid: nothing is synced there until a person gives it the mapping, or nothing
-is behind the mapping. Refuses to know what the backend makes of a mapping.
+is behind the mapping. Does not know what the backend makes of a mapping.
 """
 
 from collections.abc import Collection

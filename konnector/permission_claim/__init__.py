@@ -1,1 +1,1 @@
-"""Permission claims: the objects beside the claims, such as Secrets, that may pass."""
+"""Permission claims: objects beside the claims, such as Secrets, that may be synced."""

@@ -1,4 +1,4 @@
-"""Syncs the objects of one claimed kind: views -> Seen -> decide -> writes.
+"""Syncs the objects of one claimed kind: reads, decides, and writes.
 
 One for each kind, whoever claims it: exports share the views and the work (H29).
 """

@@ -1,4 +1,4 @@
-"""Decide about one name of a claimed resource, on both sides. Pure."""
+"""Decides the writes for one claimed object on both sides. Pure."""
 
 from collections.abc import Mapping, Set
 from typing import Final, NamedTuple

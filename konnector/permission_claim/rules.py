@@ -1,8 +1,8 @@
-"""The objects that the permission claims of a binding select, and their ways.
+"""Finds the objects that a binding's permission claims select, and their directions.
 
-Of protocol-konnector.md E.1 and mapping.md 0 and 7. A claim comes from an object that people and
-programs write: what cannot be read, or would select or carry less than what we know how to, makes
-the claim select nothing. Refuses to know which objects there are, and what is done with them.
+See protocol-konnector.md E.1 and mapping.md 0 and 7. People and other programs write permission
+claims: one with an unreadable part, or with an option that we do not support, selects nothing.
+Does not know the objects, and what is done with them.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Decides the way of a claimed object by its metadata. Pure.
+"""Decides the direction of a claimed object by its metadata. Pure.
 
 protocol-konnector.md E.2, restricted by mapping.md 0 "Direction of claims": an object goes only
 where an accepted claim lets it go, whatever its annotations say. So other objects are not sent to
@@ -11,7 +11,7 @@ other space. Everything else is an obstacle on either side, until such a mark gi
 A copy ends with its origin, if a permission claim of that direction still reaches its name; its
 labels may no longer match. Proof is a watch that saw the deletion of the uid that the copy names,
 or an origin in deletion. An origin that is only absent makes the copy an orphan. If all permission
-claims were withdrawn, copies stay (E.3). Refuses to know where objects come from, and how many.
+claims were withdrawn, copies stay (E.3). Does not know where objects come from, and how many.
 """
 
 from collections.abc import Sequence, Set

@@ -1,8 +1,8 @@
-"""The provider of each binding, by its kubeconfig Secret.
+"""Finds the provider of each binding by its kubeconfig Secret.
 
-Bindings whose Secrets hold the same kubeconfig share a provider (A.7). A Secret that changes leads
-on to the same space by another way, or to another space; which of the two, only the control plane
-itself can tell, so the new kubeconfig is tried first. What does not work changes nothing.
+Bindings with the same kubeconfig in their Secrets share a provider (A.7). A changed Secret leads to
+the same space by another address or token, or to another space. Only the control plane knows which,
+so the new kubeconfig is tried first. If it does not work, nothing changes.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The kinds that are synced with one space at present, and the bindings that claim them."""
+"""Starts and stops the syncs of one space, by the bindings that need them."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Find out if this process alone writes to a space. Pure.
+"""Decides whether this process is the only one that writes to a space. Pure.
 
 A clone of an app cluster has the uids and the kubeconfig of the original, and deletes its data.
 So a process marks the ClusterBinding, waits before it deletes, and writes its mark again where it

@@ -1,11 +1,11 @@
-"""The reports of the konnector in its space, and the kubeconfig that it brings from there. Pure.
+"""Decides the konnector's reports in its space, and when it takes a new kubeconfig. Pure.
 
 ClusterBinding (protocol-konnector.md B): a kubeconfig that the provider renews comes into the app
 cluster when it was seen to work, and never before: one that does not would shut the konnector out
-for good (H20). Refuses to know how a kubeconfig is tried. What Secrets hold gets into no sentence.
+for good (H20). Does not know how a kubeconfig is tried. What Secrets hold gets into no sentence.
 
 APIServiceExport (C.5): Connected and ConsumerInSync, and beside them all that the app cluster says
-of its CRD. Refuses to know what becomes of claims; ProviderInSync is the backend's.
+of its CRD. Does not know what becomes of claims; ProviderInSync is the backend's.
 """
 
 import re

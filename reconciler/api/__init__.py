@@ -1,4 +1,4 @@
-"""The kinds of Klutch, and what the rest reads of their manifests, each fact once.
+"""The kinds of Klutch: names, fields, and readers of their manifests.
 
 Accessors are tolerant, like the readers of `core.manifest`: an absent field reads as empty.
 
@@ -7,7 +7,7 @@ there is one ClusterBinding in each binding space, named `cluster`. An export sa
 scope and versions in the words of its CRD: what reads a CustomResourceDefinition reads exports too.
 
 Kubeconfigs in Secrets: `observe` puts the facts in the place of the value as soon as it is read, so
-that a plan made from a snapshot compares exactly what a live one does. Refuses to know YAML and
+that a plan made from a snapshot compares exactly what a live one does. Does not know YAML and
 certificates.
 """
 

@@ -1,4 +1,4 @@
-"""The kind FleetStatus, in which a controller shows how its fleet is, and what is read of it."""
+"""The kind FleetStatus, in which a controller reports the state of its fleet: names, a reader."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
-"""Tells from its Lease whether an agent runs: within half a minute, where heartbeats take ten.
+"""Finds out from a Lease whether an agent runs: within half a minute, not ten as by heartbeats.
 
-Pure. An agent renews its Lease every two seconds, with the time of its own clock. A time that
-looks old may be that of a clock which goes wrong, so the Lease is read again: what runs has
-renewed it meanwhile. No Lease, or one that may not be read, says nothing.
+Pure. An agent renews its Lease every two seconds, with the time of its own clock. An old time may
+come from a wrong clock, so the Lease is read again: a running agent has renewed it by then. A
+missing or unreadable Lease proves nothing.
 """
 
 from collections.abc import Mapping

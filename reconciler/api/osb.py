@@ -1,4 +1,4 @@
-"""The kinds of service brokers: ServiceBroker, BrokerRecord, and what a catalogue becomes.
+"""The kinds of service brokers: ServiceBroker, BrokerRecord, and the generated kinds.
 
 Accessors are tolerant, like the readers of `core.manifest`: an absent field reads as its default.
 """

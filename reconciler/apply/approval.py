@@ -1,7 +1,7 @@
 """Matches the lines of a fresh plan with those that were approved. Pure.
 
-Lines of one unit belong together, and so do those of what a cluster needs once: if one of them
-is not as it was approved, none of them is done (mapping.md 0, Staleness).
+Lines of one unit belong together, and so do the lines of a cluster's shared objects. If one line
+differs from the approved plan, none of them is applied (mapping.md 0, Staleness).
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Applies the lines of one app cluster in order: shared objects, units, then what leaves.
+"""Applies the lines of one app cluster in order: shared objects, units, then leaving objects.
 
 A line that fails stops its dependents only: the later lines of its unit, or all units after a
 shared object.

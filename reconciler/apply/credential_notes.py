@@ -1,4 +1,4 @@
-"""Notes what kubeconfigs are, for those without the right to read Secrets (trust.md T2).
+"""Writes digests of kubeconfigs, so that a plan compares them without the Secrets (trust.md T2).
 
 The note is on the ClusterBinding or AppClusterBinding that names the kubeconfig. In Direct mode,
 what the Secret in the app cluster is stands on our APIServiceBindings: where no konnector mirrors

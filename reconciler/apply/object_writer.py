@@ -1,4 +1,4 @@
-"""Writes single objects, as a plan has them.
+"""Writes single objects of a plan, each with its preconditions.
 
 The object is read again; where it is not what the plan saw, nothing is written (mapping.md 0).
 Kubeconfigs are made here too.

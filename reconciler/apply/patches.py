@@ -1,4 +1,4 @@
-"""Decides the patches of steps by the live object. Pure.
+"""Computes the patches of steps from the live object. Pure.
 
 Each returns a merge patch, without its preconditions, or None where nothing is to be done.
 """

@@ -1,1 +1,1 @@
-"""From intent to manifests: the objects that a fleet, a backend or an installer wants. Pure."""
+"""Builds manifests from intent: for a fleet, a backend or an installer. Pure."""

@@ -1,4 +1,4 @@
-"""Admission policy of klutch-osb: what RBAC cannot say of the account that serves brokers.
+"""Builds the admission policy of klutch-osb, with the limits that RBAC cannot express.
 
 Which Secrets it writes and where, and that what developers wrote stays as they wrote it.
 bind/deploy/osb holds it.

@@ -1,7 +1,7 @@
-"""Expressions of admission policies, in CEL: what several policies say alike.
+"""Common CEL expressions of several admission policies.
 
 Each is about the request that an API server checks (`object`, `oldObject`, `namespaceObject`).
-Refuses to know whose requests they are.
+Does not know whose requests they are.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Permission claims in words, and what became of them: what a person agrees to.
+"""Describes permission claims in words, for a person who decides, and their state.
 
 A heading and rows, for prompts and pages alike: all of a selector, whatever narrows it. What a
 provider sends is set apart: quoted in prompts, with all beyond ASCII escaped, so that no claim can

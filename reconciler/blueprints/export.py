@@ -1,6 +1,6 @@
-"""An APIServiceExport, as it follows from a provider's CRD and its template (protocol-bind.md C.3).
+"""Builds an APIServiceExport from a provider's CRD and its template (protocol-bind.md C.3).
 
-Decides what of a CRD goes to app clusters, and when nothing usable would. Refuses to know which
+Decides what of a CRD goes to app clusters, and when nothing usable would. Does not know which
 exports exist and whether a template is still there.
 """
 

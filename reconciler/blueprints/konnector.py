@@ -1,8 +1,8 @@
-"""The Deployments of konnectors: in an app cluster, and in a binding space on the control plane.
+"""Builds the Deployments of konnectors: in an app cluster, and in a binding space.
 
 Decides what the original decides (`kubectl bind`, protocol-bind.md D.5, and its backend, C.6), so
 that either can take over the other's, and which overrides of its container count and are allowed.
-Refuses to know which rights are needed and what is live.
+Does not know which rights are needed and what is live.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,14 +1,13 @@
-"""Crossplane's machinery: the fields of a kind by which its control plane composes services.
+"""Names the fields of a kind that control Crossplane's composition on its control plane.
 
-Through them a claim names other objects, such as a composite resource, a revision, a Secret. They
-are the control plane's: an export leaves them out, a konnector carries them neither way, and an
-admission policy refuses them to accounts of binding spaces. A template lets single fields be open,
-and narrows the compositions. What is left out stands on the export, so that each program reads it
-there. Refuses to know who reads it.
+Through these fields a claim names other objects, such as a composite resource, a revision or a
+Secret. They belong to the control plane: an export omits them, a konnector syncs them in neither
+direction, and an admission policy refuses them to accounts of binding spaces. A template can open
+single fields, and limit the compositions. The export lists the omitted fields, for all programs.
 
-An API server cannot tell which kinds are Crossplane's. A space's account's role marks them, by
-names of objects that cannot be (`marks`), so a policy's rule, a CEL expression, is in force with
-the right to write.
+An API server cannot tell which kinds are Crossplane's. So the role of a space's account marks them
+by names of objects that cannot exist (`marks`). So a policy's CEL expression takes effect
+together with the right to write.
 """
 
 import re

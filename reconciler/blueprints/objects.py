@@ -1,4 +1,4 @@
-"""The frame of every manifest that we state, and the objects of spaces, requests and bindings.
+"""Builds the objects of spaces, requests and bindings, and the common frame of all manifests.
 
 The wire kinds of protocol-bind.md A.2, A.4, A.7 and B.4 are as mapping.md 3, 5, 6, 8 have them.
 Empty labels and annotations are left out, so that nothing is stated that a server would drop.

@@ -1,4 +1,4 @@
-"""Admission policies: what RBAC cannot say of the accounts of bindings.
+"""Builds admission policies for the accounts of bindings: limits that RBAC cannot express.
 
 Which namespaces, which types of Secrets, which roles for which account. A policy is for accounts by
 name and concerns no other. It fails closed. bind/deploy and konnector/deploy hold those that are

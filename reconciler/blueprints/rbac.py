@@ -1,4 +1,4 @@
-"""The RBAC objects of Klutch: what konnectors may do, on the control plane and in app clusters.
+"""Builds Klutch's RBAC objects: rights of konnectors on the control plane and in app clusters.
 
 On the control plane (protocol-bind.md B.5, C.6) names and rules are those of the original, so that
 either backend can take over from the other; but rules are sorted and none is there twice (F21).

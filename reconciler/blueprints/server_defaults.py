@@ -1,8 +1,8 @@
-"""The defaults of an API server in the kinds that we create.
+"""Lists the API server's defaults for the kinds that we create.
 
 A POST makes its manager the owner of these fields too, so a manifest has to be completed by them
 before owned paths are compared with it. Checked on kube-apiserver 1.36; the other kinds that we
-create get nothing. Refuses to know what is compared, and why.
+create get nothing. Does not know what is compared, and why.
 """
 
 import base64

@@ -1,1 +1,1 @@
-"""Service brokers over HTTP: bounded, one turn after another, and never trusted."""
+"""Calls service brokers over HTTP: within limits, in turns, and without trust in answers."""

@@ -1,4 +1,4 @@
-"""Calls to one broker, each within limits, and what each came to.
+"""Calls one broker within limits, and classifies each result.
 
 Nothing that the broker or the net does is an exception: it is an outcome. A call is sent once.
 """

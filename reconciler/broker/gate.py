@@ -1,6 +1,6 @@
-"""Turns at one broker, so that no owner takes all of them, and when none is given.
+"""Limits concurrent calls to one broker, with turns for owners, and stops them after failures.
 
-A gate belongs to one broker: one that hangs delays no other. Refuses to know what is called.
+A gate belongs to one broker: one that hangs delays no other. Does not know what is called.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""Works on keys until told to stop: so many at a time, each again when its outcome says so.
+"""Reconciles keys with a number of workers, and requeues each as its result asks.
 
-The one place that reads `KlutchError.retry`. Refuses to know what the work is. A Reconciler looks
+The one place that reads `KlutchError.retry`. Does not know what the work is. A Reconciler looks
 at what a key stands for, decides, and has that carried out.
 """
 

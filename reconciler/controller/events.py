@@ -1,6 +1,6 @@
-"""Kubernetes Events (events.k8s.io/v1) about objects: best effort, and never in a flood.
+"""Writes Kubernetes Events (events.k8s.io/v1) about objects: best effort, with a rate limit.
 
-What is told again counts up one Event instead of making another. Refuses to know when something
+What is told again counts up one Event instead of making another. Does not know when something
 is worth telling; that a note holds no secret is up to whoever makes it.
 """
 

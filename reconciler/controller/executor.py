@@ -1,6 +1,6 @@
-"""Carries out decisions: notes become Events, steps writes, and what came of them status.
+"""Executes decisions: writes steps, records notes as Events, and reports results in the status.
 
-Refuses to know why something was decided, and when to try again: where a task failed, its error
+Does not know why something was decided, and when to try again: where a task failed, its error
 says so, and the decision's `again` counts for nothing.
 """
 

@@ -1,4 +1,4 @@
-"""The permission of this run to write. Asked before every single write and every wait."""
+"""Checks before each write and wait that this process still holds its Lease."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""The flags of programs that run for long, written as the originals' are: `--a=b`, `--on`, `-v=2`.
+"""Parses the flags of long-running programs, in the original's forms: `--a=b`, `--on`, `-v=2`.
 
 Whatever is wrong with one is a ConfigError that names it.
 """
@@ -106,17 +106,17 @@ class Parser(argparse.ArgumentParser):
         flag = self.add_argument
         self.switch("--leader-election", default=True, help="one of several replicas works")
         for name, default in (("probe", probe_address), ("metrics", METRICS_ADDRESS)):
-            otherwise = f"{default}; empty: nowhere" if default else "nowhere"
+            otherwise = f"{default}; empty: none" if default else "none"
             what = f"{_SERVED[name]} (default: {otherwise})"
             flag(f"--{name}-address", default=default, metavar="[ADDR]:PORT", help=what)
         for name, value, what in (
-            ("workers", workers, "objects of one kind at once"),
+            ("workers", workers, "objects of one kind to reconcile at once"),
             ("qps", qps, "calls a second to each cluster"),
-            ("burst", burst, "calls to a cluster before --qps holds"),
+            ("burst", burst, "calls to a cluster before --qps applies"),
         ):
             help_ = f"{what} (default: {value:g})"
             flag(f"--{name}", type=type(value), default=value, help=help_)
-        flag("-v", "--v", type=int, default=2, metavar="LEVEL", help="from 4 on: the debug log")
+        flag("-v", "--v", type=int, default=2, metavar="LEVEL", help="4 or more: the debug log")
         flag("--logging-format", choices=("text", "json"), default="text")
         flag("--docs", default="", metavar="URL", help=_DOCS)
         flag("--version", nargs=0, action=Version, help="show the version and exit")

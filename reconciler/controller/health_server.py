@@ -1,15 +1,15 @@
-"""`/metrics`, `/healthz`, `/readyz` and `/settled` over HTTP, from a thread with an own event loop.
+"""Serves `/metrics`, `/healthz`, `/readyz` and `/settled` over HTTP, from a thread of its own.
 
-So they answer while the event loop of the program is busy, and can tell that it is stuck. Nobody
-who asks is known, so nothing is told that only some may know.
+So it answers while the program's event loop is busy, and can report that it is stuck. Clients are
+not authenticated, so answers contain nothing confidential.
 
-A program is at rest once it has seen all that is in its clusters, and nothing waits. An event that
-is on its way shows in no queue. So a view is compared with a new list: once they are equal, there
-was no work before the list and there is none after it, nothing is on its way either.
+A program is at rest if its informers are up to date and its queues are empty. No queue shows an
+event in flight, so an informer is compared with a new list. If both are equal, and no work waits
+before and after the list, no event is in flight.
 
 `GET /settled?after=CLUSTER:RESOURCEVERSION&within=SECONDS` answers 200 once the process has seen
-what was written and is at rest, else 503 and what is missing. An answer costs a list of each view,
-so only one request is worked on at a time, once a second, and none that comes over a network:
+that version and is at rest, else 503 with the reason. An answer costs a list of each informer, so
+the server handles one request at a time, once a second, and only from loopback addresses:
 `kubectl port-forward` and `kubectl exec` are on the machine.
 """
 

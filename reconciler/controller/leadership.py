@@ -1,8 +1,8 @@
-"""Let one process of several do the work: the holder of the Lease.
+"""Runs a term of work while this process holds the Lease.
 
-The leader stops before another can begin: it counts its time from when it sent its last
-successful renewal, others from when they saw that. Leadership is not taken up again once it was
-lost; a process that goes on starts anew (program.py), from what the cluster holds by then.
+The leader stops before another can begin: it counts from the moment when it sent its last
+successful renewal, others from the moment when they saw it. A lost leadership is not resumed: the
+process starts a new term (program.py), from the present state of the cluster.
 """
 
 import asyncio

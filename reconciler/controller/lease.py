@@ -1,10 +1,10 @@
-"""A Lease (coordination.k8s.io/v1), and our hold on it: taken, renewed, given back.
+"""Acquires, renews and releases a Lease (coordination.k8s.io/v1).
 
-Decides when our hold counts as lost; refuses to know when another's may be taken away. Times are
-compared on one clock only, ours: those in the object are for people. Every write tests who holds
-it in the same patch, so that no two holders can come out of one Lease, and writers of other
-fields are in nobody's way. It is renewed from a thread of its own, so that no answer that takes
-long to read costs it.
+Decides when our own Lease counts as lost, not when another holder's does. Times are compared on
+our clock only: those in the object are for people. Every write tests the holder in the same patch,
+so a Lease never has two holders, and writers of other fields cause no conflict. A thread of its
+own renews the Lease, so a slow answer to another call cannot lose it.
+
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Says what the work at hand is about, in each record of the log that it writes.
+"""Adds fields about the current work, such as its key, to each log record.
 
 `fleet`, `control_plane`, `cluster`, `unit`, `round`, `plan`; of a reconciler `controller` and
 `key`; with traces `trace_id` and `span_id`. A record's own fields are stronger.

@@ -1,4 +1,4 @@
-"""Runs views and what works on them: reads first, then leads, then works, and stops in order.
+"""Runs informers and controllers: reads first, leads, works, and stops in order.
 
 Informers that come and go meanwhile belong to a set.
 """

@@ -1,4 +1,4 @@
-"""The process of a long-running program: signals, liveness, memory, its log, its failures.
+"""Sets up a long-running process: signals, liveness, memory, log, and its exit code.
 
 A record of the log is a constant sentence and fields (`extra`). Both forms, text and JSON, show
 the fields, so that one object can be followed through a log.

@@ -1,8 +1,8 @@
-"""A long-running program: its connection and log, one term of it after another, its probes.
+"""Runs a long-running program: connection, log, probes, and one leader's term after another.
 
-A lease that is lost ends all work, and nothing of what was known is used again: what the cluster
-holds may be another's work by then. The process itself goes on, and with it whatever serves its
-probes; it ends only where a write was given up whose outcome nobody knows.
+A lost Lease ends all work and drops all cached state, because another process may have changed
+the cluster since. The process and its probes continue. It ends only if it cannot wait for the
+result of its last write.
 """
 
 import asyncio

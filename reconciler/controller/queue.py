@@ -1,6 +1,6 @@
-"""The keys to be worked on, and their times: each once, and never by two workers at a time.
+"""Queues keys with due times: each key once, and never at two workers at a time.
 
-Decides about order, delays and backoff; refuses to know what a key stands for and what the work
+Decides about order, delays and backoff; does not know what a key stands for and what the work
 is. For one event loop: nothing here is awaited but `take`.
 """
 

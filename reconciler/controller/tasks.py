@@ -1,4 +1,4 @@
-"""Time, and tasks that come and go while their owner runs: how they are waited for, and threads.
+"""Helpers for asyncio: time, waits, child tasks and threads of an owner.
 
 What time it is comes from a Clock that is passed in, so that waiting is tested without waiting.
 """

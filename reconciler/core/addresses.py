@@ -1,4 +1,4 @@
-"""The meaning of IP addresses, the hosts that can be asked, and the proxies to servers.
+"""Classifies IP addresses and hosts, and finds the proxy for a URL.
 
 The rules of proxies are those of Go's golang.org/x/net/http/httpproxy, so that a machine set up for
 kubectl works for us; except that a proxy that cannot be used is an error here, where Go goes

@@ -1,7 +1,7 @@
-"""Klutch's conditions: when one changes, how they are ordered, what Ready says, and their causes.
+"""Builds, merges and orders Klutch's conditions, and derives Ready from them.
 
 These are Cluster-API style conditions with a severity, not metav1.Condition. It decides how a
-list of conditions changes (protocol-konnector.md 0, protocol-bind.md A.9) and refuses to know
+list of conditions changes (protocol-konnector.md 0, protocol-bind.md A.9) and does not know
 when a cause applies, with what message, and where conditions are stored.
 """
 

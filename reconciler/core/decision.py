@@ -1,7 +1,7 @@
 """The decision of a controller about one object, as values: steps, conditions, Events.
 
 Decisions are made by pure functions and carried out elsewhere, so that each can be printed and
-tested. Beside them, the differences of objects that steps are made of. Refuses to know why
+tested. Beside them, the differences of objects that steps are made of. Does not know why
 something was decided, and how a step is sent.
 """
 

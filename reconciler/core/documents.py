@@ -1,4 +1,4 @@
-"""Documents and texts of strangers: bounded, and an object or none; on one line.
+"""Parses untrusted documents and texts within limits.
 
 Of a key that stands twice the last value counts, as for nearly every reader of JSON. Refuses to
 know what a document is about.

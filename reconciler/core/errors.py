@@ -1,4 +1,4 @@
-"""Every failure that a person or a caller can meet, as one tree.
+"""Defines the errors that a person or caller can meet, as one tree.
 
 KlutchError                    a sentence: what, where, what to do next
 ├─ ConfigError        NEVER    what a person wrote is wrong (a kubeconfig, a file, an option)

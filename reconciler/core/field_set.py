@@ -3,7 +3,7 @@
 A field set is FieldsV1, the format of sigs.k8s.io/structured-merge-diff: an object whose keys are
 steps, and whose values are the sets below. {} is the field itself, without any part; "." is the
 field itself beside its parts. A step is `f:name` in an object; of an array item it is `k:{...}` by
-its keys, `v:...` by its value, or `i:0` by its place. Refuses to know which managers are ours.
+its keys, `v:...` by its value, or `i:0` by its place. Does not know which managers are ours.
 """
 
 import itertools

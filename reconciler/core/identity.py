@@ -1,7 +1,7 @@
-"""Decides whether an object is the one that is meant. Pure.
+"""Decides whether a live object is the expected one, by uid and marks. Pure.
 
 Identity is a uid, never a name, and a uid counts only at its place: a claim, a space, a namespace
-or an origin that comes again under its name is another one. Refuses to know what follows.
+or an origin that comes again under its name is another one. Does not know what follows.
 """
 
 from enum import Enum

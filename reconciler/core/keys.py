@@ -1,7 +1,7 @@
-"""Every label, annotation, finalizer and field manager. No other module spells one out.
+"""Lists every label, annotation, finalizer and field manager. No other module spells one out.
 
 Wire facts of protocol-bind.md A.11 and protocol-konnector.md 0, and our own of mapping.md 1.
-Refuses to know which object carries which, beyond what is said here.
+Does not know which object carries which, beyond what is said here.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The live state of each cluster: seen completely, or unseen. There is nothing in between.
+"""Models the live state of clusters: each one read completely, or unavailable.
 
 `observe` makes these from API servers, `parse_live` from a snapshot; planning reads only these.
 """

@@ -1,6 +1,6 @@
-"""Kubernetes objects as plain JSON values: how to read, change, compare and hash them.
+"""Reads, changes, compares and hashes Kubernetes objects as plain JSON values.
 
-Decides nothing about any kind and refuses to know what fields mean, but for `metadata`.
+Decides nothing about any kind and does not know what fields mean, but for `metadata`.
 Values are read-only by type: every function returns new ones and leaves its input alone.
 Readers are tolerant: an absent field, a null and a value of another type read as the empty
 value of the wanted type. Code that must tell these apart uses `get`.

@@ -1,6 +1,6 @@
-"""Every name of an object that is fixed or follows from others. No other module makes one up.
+"""Builds every fixed or derived name of an object. No other module makes one up.
 
-Wire facts of protocol-bind.md A.11, B.3, B.4, C.6, D and mapping.md 3, 8. Refuses to know
+Wire facts of protocol-bind.md A.11, B.3, B.4, C.6, D and mapping.md 3, 8. Does not know
 whether such an object exists or is ours; a derived name may be too long or taken, so check
 `label_problem` and the owner before creating (protocol-bind.md F6, F33).
 """

@@ -1,8 +1,8 @@
-"""Give equal values one form, so that only real differences are drift (mapping.md 0).
+"""Normalizes equal values to one form, so that only real differences are drift (mapping.md 0).
 
 Knows, per kind, which arrays are sets or keyed by name, which texts are quantities and what a
 permission claim leaves unsaid. The result is for comparing with `manifest.covers`, never for
-sending. Refuses to know which object is ours or what is done about a difference.
+sending. Does not know which object is ours or what is done about a difference.
 """
 
 import re

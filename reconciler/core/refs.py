@@ -1,4 +1,4 @@
-"""Identity: which kind, and which object in which cluster. Refuses to know what objects hold."""
+"""Identifies kinds, objects and their clusters, and nothing about an object's content."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

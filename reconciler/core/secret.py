@@ -1,6 +1,6 @@
-"""Hide secret texts, and show of a Secret object only the harmless part.
+"""Hides secret texts, and reduces a Secret object to its harmless part.
 
-Of an object: its keys, and a digest per value. Refuses to know where anything is rendered.
+Of an object: its keys, and a digest per value. Does not know where anything is rendered.
 """
 
 import base64

@@ -1,8 +1,8 @@
-"""The result of a server-side apply, known before it is sent.
+"""Predicts the result of a server-side apply.
 
 An apply drops what its manager owned and no longer states, and leaves what others wrote. Arrays
 are one value to it, but for those whose items the server tells apart, by keys or as a set; which
-those are shows in managedFields. Refuses to know whose objects these are.
+those are shows in managedFields. Does not know whose objects these are.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Times and spans of time as Kubernetes and Go write them. Refuses to know what time it is.
+"""Parses and formats times and durations as Kubernetes and Go do. Has no clock.
 
 Spans are `timedelta`s, because they are added to and compared with datetimes, whose resolution
 is a microsecond too; what Go writes below that is cut off towards zero.

@@ -1,4 +1,4 @@
-"""Reads JSON values into dataclasses by the types of their fields, and tells what is wrong where.
+"""Reads JSON values into dataclasses by field types, and reports the place of each mistake.
 
 No message holds a value: what stands in the wrong place may be a secret.
 """

@@ -1,4 +1,4 @@
-"""YAML text as nodes that know where they stand. Pure; refuses to know what the text is about.
+"""Parses YAML into nodes with line and column. Pure, and without knowledge of the content.
 
 Scalars mean what they mean to kubectl (sigs.k8s.io/yaml), not to PyYAML: dates and `12:30:45`
 are text, `0o10` and `1e3` are numbers, `y` and `on` are flags. Refused, as they only serve to

@@ -1,4 +1,4 @@
-"""Finds out which konnectors and backends of a fleet run, by their Leases.
+"""Finds out by Leases which konnectors and backends of a fleet run.
 
 A konnector that was moved leaves its Lease behind, and the original's works on without: the
 heartbeat of one that seems to have stopped is read as well.

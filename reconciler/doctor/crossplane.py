@@ -1,4 +1,4 @@
-"""Problems of Crossplane on a control plane, before and after an upgrade from 1.20 to 2.x. Pure.
+"""Finds problems of Crossplane on a control plane, around an upgrade from 1.20 to 2.x. Pure.
 
 2.x runs pipelines alone. Its CRDs prune `spec.resources` of a composition, so a composition in
 mode Resources composes nothing there, and Crossplane deletes what it had composed: databases, too.

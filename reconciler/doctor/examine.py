@@ -1,4 +1,4 @@
-"""Look at every cluster of a fleet as `doctor` does: reach it, ask who we are and what we may.
+"""Examines every cluster of a fleet for `doctor`: connection, identity and rights.
 
 Stores nothing: a review is answered and forgotten. No failure of one cluster holds back another.
 """

@@ -1,4 +1,4 @@
-"""Admission policies for whoever runs klutchctl: what roles cannot say. Pure.
+"""Builds the admission policies for klutchctl's own accounts: limits beyond RBAC. Pure.
 
 They are printed beside the roles of an apply, with that of the konnector, whose rights an apply
 gives away. A plan writes nothing, so none is about it.

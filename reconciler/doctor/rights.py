@@ -1,4 +1,4 @@
-"""The rights that a plan and an apply need, for each kind of cluster: the one table.
+"""Lists the rights that plan and apply need, for each kind of cluster, in one table.
 
 `doctor` asks for each of them, and the roles of the accounts that run klutchctl are made of them.
 Derived from what is read and written (mapping.md 3, 4, 8, 9, 12). Pure.

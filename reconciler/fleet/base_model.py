@@ -1,4 +1,4 @@
-"""The base of all models of a fleet's documents: the strict mapping, the forms of text, mistakes.
+"""The base of all models of fleet documents: strict mappings, text formats, and mistakes.
 
 A form is checked after `${...}` was replaced. Text that still has a `${` passes: that reference
 is replaced per cluster and checked then (`problem_of`). No message quotes the text, but a word

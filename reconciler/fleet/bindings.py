@@ -1,4 +1,4 @@
-"""From Bindings to units: one resource in one cluster, with all that was resolved for it.
+"""Resolves Bindings into units: one resource in one cluster, with its settings.
 
 Also their permission claims, and the ceiling that their Template sets (mapping.md 6).
 """

@@ -1,4 +1,4 @@
-"""Control planes and app clusters of a fleet, from their documents and the CA files they name."""
+"""Resolves control planes and app clusters from their documents, and reads their CA files."""
 
 import base64
 import binascii

@@ -1,7 +1,7 @@
 """Compiles a fleet to the objects that it wants in its clusters (mapping.md 3 and 8).
 
 Decides which objects, in which order, by which rule, and where each comes from in the files.
-Refuses to know what is live beyond the placement that it is given.
+Does not know what is live beyond the placement that it is given.
 
 The content of the CRD `apiservicebindings` is in the files that klutchctl brings along
 (`kube.crds`): its manifest here only names it, and the code that writes or prints it puts the rest

@@ -1,4 +1,4 @@
-"""The files of a fleet and the documents in them: the first file, and all that it includes.
+"""Finds the files of a fleet and their documents: the first file, and all that it includes.
 
 A snapshot is text at a revision, not a checkout. A cache keeps parsed and resolved parts from one
 load to the next, for a watch: a commit that changes one file of thousands costs little more.

@@ -1,4 +1,4 @@
-"""Loads a fleet: the whole way from the files of a repository to checked values.
+"""Loads a fleet: from the files of a repository to checked values.
 
 Pure: everything that is wrong comes back as a value, all at once, and no exception is raised for
 what people wrote. A name that stands in a document with mistakes is known, and while a file

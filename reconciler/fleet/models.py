@@ -1,4 +1,4 @@
-"""The documents of a fleet repository, as people write them: one model per kind, and their schema.
+"""Models the documents of a fleet repository, one class for each kind, and their JSON Schema.
 
 These are also the source of schemas/fleet.schema.json, so descriptions are for people with an
 editor. A model is only the form of one document; what documents say about each other is decided

@@ -1,4 +1,4 @@
-"""From the text of a file to documents whose form is right, each fact with its place.
+"""Parses files into documents of valid form, and records the place of each field.
 
 `${cluster.name}`, `${cluster.labels.X}` and `${vars.X}` are replaced once, in text that is a value:
 what a variable holds is not looked at again. `$${` is a plain `${`. Where a text depends on the

@@ -1,4 +1,4 @@
-"""Policies: which Bindings are allowed, by the paths in which they stand.
+"""Checks Bindings against Policies, by the path of their file.
 
 Where no Policy matches a path, `Fleet.spec.policies.default` says whether Bindings are allowed.
 Where one does, only what some matching Policy allows is, and only Bindings may stand there: a

@@ -1,4 +1,4 @@
-"""Resolves what documents refer to in each other: names, and the clusters of selectors.
+"""Resolves references between documents: names, and selectors of clusters.
 
 Labels and expressions of a selector together select, names add, exclude takes away. A selector that
 says nothing selects nothing. Operators are those of Kubernetes: NotIn, `!=` and DoesNotExist also

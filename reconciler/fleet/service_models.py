@@ -1,4 +1,4 @@
-"""The specs of Template, Binding and Policy: what is offered, bound and allowed."""
+"""Models the specs of Template, Binding and Policy."""
 
 from typing import Annotated, Literal, TypeAlias
 

@@ -1,4 +1,4 @@
-"""A fleet as it was meant: checked, resolved, every fact with the place where it is written.
+"""A checked and resolved fleet as values, each with its place in the files.
 
 `fleet.load` makes these from files. Everything later (compile, planning, rendering) reads only
 these; nothing here knows YAML.

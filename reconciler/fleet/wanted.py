@@ -1,7 +1,7 @@
-"""The objects that a fleet wants: where a cluster's objects stand, and how each is compared.
+"""The objects that a fleet wants in each cluster, and how a plan compares them.
 
 Also their parts: marks, rights, claims, the way to a cluster. Translates fleet values into what
-blueprints take. Refuses to know which objects there are.
+blueprints take. Does not know which objects there are.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Words for problems: every code, hints with the nearest name, lists that stay short, excerpts.
+"""Words the problems of fleet files: codes, hints with the nearest name, short lists, excerpts.
 
 An excerpt is a line of a file as it may be shown: keys, names, words and numbers, and nothing that
 is free. A file may hold a credential in the wrong place, and what is shown lands in logs. Shown are

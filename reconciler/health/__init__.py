@@ -1,1 +1,1 @@
-"""The health of units: one unit, one cluster while an apply waits, a whole fleet for `status`."""
+"""Evaluates health: of one unit, of a cluster during an apply, and of a fleet for `status`."""

@@ -1,7 +1,7 @@
-"""A whole fleet at a glance: clusters x bindings, each with its state (mapping.md 11).
+"""Collects the health of all units of a fleet, by cluster and binding (mapping.md 11).
 
-Pure: made from what `observe` saw and the CRDs that were read beside it. What a plan calls
-blocked is Degraded here, and what it calls unseen is Unknown.
+Pure: built from the state that `observe` read, and from the CRDs. A unit that is blocked in a plan
+is Degraded here, and one in an unread cluster is Unknown.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Holds what is live of the units of one app cluster, and where that is."""
+"""Finds the live objects of each unit in one app cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """Judge a unit by its live objects: Ready, or the reason, and since when (mapping.md 11).
 
-Pure: the time is passed in. Refuses to know how facts are read, from a poll or by `observe`, and
+Pure: the time is passed in. Does not know how facts are read, from a poll or by `observe`, and
 what the files want.
 """
 

@@ -1,4 +1,4 @@
-"""An answer piece by piece: its body, bounded and not too slow, the events of a watch, their JSON.
+"""Reads an answer in pieces, within limits of size and time: body, watch events, JSON.
 
 Whoever answers chooses how much comes, how it is compressed, and how slowly it comes; and tenants
 choose what is in their objects.

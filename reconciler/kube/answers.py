@@ -1,4 +1,4 @@
-"""Read answers: a success is checked, all else becomes one of our errors. Pure.
+"""Parses answers of API servers: checks a success, and turns all else into our errors. Pure.
 
 A success that is not what was asked for is an error too. Gateways and proxies answer 200 with pages
 of their own, and an outage that reads as an empty list would look like an empty cluster.

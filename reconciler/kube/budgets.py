@@ -1,6 +1,6 @@
-"""Budgets of memory for objects that others write.
+"""Limits the memory for objects that other parties write.
 
-Limits go by who writes an object, not by which server answers: a tenant's lie on our own server.
+A limit belongs to the writer of an object, not to the server: tenants write to our own server, too.
 """
 
 from dataclasses import dataclass, field

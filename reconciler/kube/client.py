@@ -1,8 +1,8 @@
 """`KubeCluster`: the port of cluster.py over the network, honest about every answer.
 
-Repeats by itself only what cannot do harm: any call that the server turned away with 429
-(it was not executed), and reads that met a network failure or a 5xx. A write whose answer
-was lost is reported as such, never repeated: only its caller knows what that means.
+Repeats only harmless calls: those that the server refused with 429 (it did not execute them), and
+reads after a network failure or a 5xx. If the answer to a write is lost, it reports that and does
+not repeat the write: only the caller knows the consequence.
 """
 
 import asyncio

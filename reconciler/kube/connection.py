@@ -1,4 +1,4 @@
-"""The connection to an API server, as a value: no files, no environment, no secrets in any repr."""
+"""A connection to an API server as a value, without files, environment, or secrets in its repr."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

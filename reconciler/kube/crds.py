@@ -1,4 +1,4 @@
-"""The CRDs that klutchctl brings along, and which cluster gets which.
+"""The CRDs that klutchctl ships, and the clusters that need each.
 
 The files in `schemas/crds` are the source of truth; a wheel carries them inside this package.
 """

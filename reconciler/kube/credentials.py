@@ -1,4 +1,4 @@
-"""Our credentials at an API server for each request: kept fresh, fetched once for all callers."""
+"""Gets our credentials for each request: fresh, and fetched once for all callers."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""The system's part of this process: a home directory, files, and memory."""
+"""Asks the system about this process: home directory, open files, memory."""
 
 import contextlib
 import os

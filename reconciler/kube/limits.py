@@ -1,6 +1,6 @@
-"""Limits for a cluster: requests at once, seconds of an answer, and its octets.
+"""Limits for calls to a cluster: concurrent requests, seconds and bytes of an answer.
 
-The owner of an app cluster chooses what it answers, and its reader serves others too.
+The owner of an app cluster controls its answers, and our reader also serves other clusters.
 
 A page of a list is held whole, and whether it has Secrets of 1 MiB or small claims shows only once
 it is there: a list begins with one object. A continue token is a key and a version

@@ -1,6 +1,6 @@
-"""Watches as streams of a few HTTP/2 connections: over HTTP/1.1 each takes a connection.
+"""Watches over streams of a few HTTP/2 connections: HTTP/1.1 needs a connection for each.
 
-Knows frames, windows and silence; refuses to know what a request means. A stream has the shape of
+Knows frames, windows and silence; does not know what a request means. A stream has the shape of
 aiohttp's response, as far as transport.py reads one, and raises NoAnswer for all that cuts it.
 """
 

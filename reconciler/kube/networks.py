@@ -1,11 +1,11 @@
-"""The allowed URLs of API servers, and of those in Secrets. Pure.
+"""Decides which URLs of API servers are allowed, also in Secrets. Pure.
 
 `server_fault` says what is wrong without quoting the URL, which may hold a password; "" where it
 can be used.
 
-The author of a Secret chooses the address, and who connects stands where they do not: beside the
-metadata service of a cloud, whose answers are credentials, and within the network of its own pod.
-Judged is what a name came to when the connection is made, so that no name server changes it after.
+The author of a Secret chooses the address, but our program connects from its own network. There
+it reaches the cloud's metadata service, which hands out credentials, and its own pod. The check is
+made on the resolved address, at the time of the connection, so a name server cannot change it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
-"""The clusters of a fleet as clients: one each, opened when first asked for, closed at the end.
+"""Opens a client for each cluster of a fleet on first use, and closes all at the end.
 
-Follows what the files say about access (product.md, `spec.access`). Refuses to know what is
+Follows what the files say about access (product.md, `spec.access`). Does not know what is
 read or written there.
 """
 

@@ -1,4 +1,4 @@
-"""Calls to an API server as values: paths, queries, bodies. Sends nothing."""
+"""Builds calls to an API server as values: path, query, body. Sends nothing."""
 
 import functools
 import re

@@ -1,8 +1,8 @@
-"""The cached objects of one kind: JSON text, indexes, and who is called for which change.
+"""Caches the objects of one kind as JSON text, with indexes, and calls observers on changes.
 
 Objects are kept as the bytes of their JSON, usually without `metadata.managedFields`, and decoded
 on each read: a decoded object takes several times the memory, and most objects are read seldom.
-Everything is synchronous, so that a reader never meets half of a change. Refuses to know where
+Everything is synchronous, so that a reader never meets half of a change. Does not know where
 objects come from and what their fields mean; indexes are functions of the object.
 """
 

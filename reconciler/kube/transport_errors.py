@@ -1,4 +1,4 @@
-"""Network failures in words. The only reader of aiohttp's exceptions.
+"""Words network failures. No other module reads aiohttp's exceptions.
 
 Those hold request headers and proxy URLs, with tokens and passwords. So none of them is ever
 chained or kept: only the operating system's and OpenSSL's own words are passed on.

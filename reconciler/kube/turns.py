@@ -1,6 +1,6 @@
 """Fair turns in two levels: among owners, and among the spaces of one owner (trust.md, law 4).
 
-Queues, the places at a server and the rate of calls use them. Refuses to know the waiting items.
+Queues, the places at a server and the rate of calls use them. Does not know the waiting items.
 """
 
 import asyncio

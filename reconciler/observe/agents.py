@@ -1,4 +1,4 @@
-"""Looks at the Leases of konnectors and backends, and once more at those that are doubtful.
+"""Reads the Leases of konnectors and backends, and reads doubtful ones twice.
 
 What cannot be read says nothing: a role of before has no right on Leases, and a konnector may hold
 its Lease elsewhere.

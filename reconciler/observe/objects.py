@@ -1,4 +1,4 @@
-"""Trims live objects to what a plan compares: nothing secret, nothing that ticks.
+"""Trims live objects to the fields that a plan compares, without secrets and timestamps.
 
 Pure. A snapshot and a live plan hold the same objects, because this happens to both.
 """

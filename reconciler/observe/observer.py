@@ -1,4 +1,4 @@
-"""Observes all clusters at once: each is seen completely, or unseen with a reason."""
+"""Observes all clusters at once: each is read completely, or unread with a reason."""
 
 import asyncio
 from collections import defaultdict

@@ -1,9 +1,9 @@
-"""Decides which clusters are read, and what of them: parts, or all that a snapshot holds.
+"""Decides which clusters are read, and which parts of them.
 
-Pure. App clusters that no document names any more are found by our labels, with the way to them
-(mapping.md 1, 9). A control plane holds as much for each of hundreds of clusters. What is decided
-about one of them looks at its binding space, at what else may be that, and at what is there for
-all clusters.
+Pure. App clusters that left the files are found by our labels, with their kubeconfig (mapping.md
+1, 9). A control plane has objects of hundreds of clusters. A decision about one cluster needs its
+binding space, other candidates for that space, and the objects for all clusters.
+
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Reads a control plane or an app cluster as a plan needs it (mapping.md 12), and no more.
+"""Reads the objects that a plan needs of a control plane or app cluster (mapping.md 12).
 
 All are lists and gets of what klutchctl or its peers write; nothing here follows the contents
 of a cluster beyond that. Secrets are read for an apply alone: who may plan holds no credential of

@@ -1,4 +1,4 @@
-"""Visits to the clusters of a fleet: so many at once, and none at the cost of the others.
+"""Visits the clusters of a fleet, a number at once; a slow one delays no other.
 
 The first, small read of each cluster is made before it has a slot, as a cluster that does not
 answer at all costs nothing then. What is read after that takes a slot, for `SLOT_SECONDS` at most:

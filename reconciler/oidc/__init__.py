@@ -1,3 +1,3 @@
-"""OpenID Connect as values: what providers say, what is asked of them, what tokens prove.
+"""OpenID Connect as values: documents of providers, requests to them, and verified tokens.
 
 The only door to authlib and joserfc. No I/O: time and randomness are arguments."""

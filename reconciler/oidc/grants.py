@@ -1,4 +1,4 @@
-"""Requests to a provider and its answers: forms, tokens, codes, refusals. Pure."""
+"""Builds requests to a provider, and parses its answers: tokens, codes, refusals. Pure."""
 
 import base64
 import hmac

@@ -1,4 +1,4 @@
-"""Key sets of providers: which keys can have signed a token (RFC 7517)."""
+"""Parses key sets of providers, and finds the keys that can have signed a token (RFC 7517)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Providers: where their documents are, and what of them can be trusted (OpenID Discovery 1.0)."""
+"""Checks the documents of an OpenID provider, and takes its endpoints (OpenID Discovery 1.0)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

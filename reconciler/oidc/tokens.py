@@ -1,4 +1,4 @@
-"""Verify tokens: those of a sign-in, and bearer tokens of requests (RFC 7515, 8725)."""
+"""Verifies ID tokens of sign-ins, and bearer tokens of requests (RFC 7515, 8725)."""
 
 import math
 from collections.abc import Mapping, Sequence

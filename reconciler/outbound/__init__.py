@@ -1,1 +1,1 @@
-"""Bounded HTTP to servers that may lie: identity providers, and front doors of others."""
+"""Calls untrusted servers over HTTP within limits: identity providers, and front doors."""

@@ -1,4 +1,4 @@
-"""HTTP to servers of others, within limits of time and size.
+"""Calls untrusted servers over HTTP, within limits of time and size.
 
 Follows no redirect, and judges no status. Every OutboundError is raised outside of the `except`
 block that made it: aiohttp's exceptions hold headers and URLs, with tokens and codes, and none of

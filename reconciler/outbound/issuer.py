@@ -1,4 +1,4 @@
-"""Identity providers over HTTP: what one says of itself, and the keys it signs with."""
+"""Fetches an identity provider's documents and signing keys over HTTP."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

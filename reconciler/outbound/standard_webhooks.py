@@ -1,4 +1,4 @@
-"""Signs webhooks, and checks them, as https://www.standardwebhooks.com describes. Pure.
+"""Signs and verifies webhooks by https://www.standardwebhooks.com. Pure.
 
 GitLab signs so with a "signing token", and we do with our own webhooks.
 """

@@ -1,4 +1,4 @@
-"""Holds a plan as a value: its changes, the guards that hold them, and unread clusters."""
+"""A plan as a value: its changes, the guards that stop some, and unread clusters."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""Tells what stands for the app clusters of a fleet from what only says so (trust.md, law 2).
+"""Finds the trusted AppClusterBindings of a fleet's clusters (trust.md, law 2).
 
-A tenant may write an AppClusterBinding with any labels into a namespace of its own. Those of a
-fleet stand where its files keep them. Namespaces are made by operators: their labels are believed.
+A tenant may write an AppClusterBinding with any labels into a namespace of its own. So only those
+in the namespaces that the files list count. Operators make Namespaces, so their labels are trusted.
 """
 
 from collections import defaultdict

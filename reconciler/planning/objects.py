@@ -1,4 +1,4 @@
-"""Decides about one object that we state: create, adopt, update, or nothing; by what differs.
+"""Decides whether one object is created, adopted, updated or left, by its differing fields.
 
 Objects are compared by the rules of mapping.md 0. Pure, without dry-runs, so that a plan from a
 snapshot is the same.

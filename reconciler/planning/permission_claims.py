@@ -1,4 +1,4 @@
-"""Finds which permission claims a control plane offers, and divides a Binding's among its units.
+"""Finds the permission claims that a control plane offers, and assigns a Binding's to units.
 
 Mapping.md 6.
 """

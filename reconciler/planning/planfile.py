@@ -1,8 +1,8 @@
-"""Writes a plan as a JSON document, for programs and for a later apply, and reads it again.
+"""Writes a plan as a JSON document, for programs and a later apply, and parses it.
 
 The document is versioned: a new minor version adds fields, which older programs ignore; a new
-major version breaks. Its id is a digest of what the plan says, so that the same files and the
-same live state give the same id. Decides nothing about what a plan may do.
+major version breaks. Its id is a digest of the plan's content, so the same files and the same live
+state give the same id. Decides nothing about the changes.
 """
 
 import json

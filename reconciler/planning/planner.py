@@ -1,4 +1,4 @@
-"""Plans a fleet: the files against the live state, cluster by cluster, and then as a whole.
+"""Plans a fleet: compares files and live state for each cluster, then applies guards to all.
 
 Deterministic: the same fleet and the same live state give the same plan, byte for byte. Nothing
 that was not seen completely is ever released, replaced or deleted.

@@ -1,7 +1,7 @@
-"""Decides which app clusters may be planned, where each stands, and why the others wait.
+"""Decides which app clusters can be planned, where each one is, and why the others wait.
 
-What is refused here is held back whole: a cluster that is not the one that the files mean, that
-moved while something of it lives, whose space is another's, or is being deleted (mapping.md 2-4).
+A refused cluster gets no change at all. Reasons: it is not the cluster that the files mean, it
+moved while objects of it exist, or its space is another's or being deleted (mapping.md 2-4).
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Prunes app clusters that left the files: their units first, then their access and konnector.
+"""Prunes app clusters that left the files: first units, then access and konnector.
 
 Mapping.md 9, "Cluster leaves". The space, or the AppClusterBinding, stays: it holds the data.
 """

@@ -1,4 +1,4 @@
-"""Prunes units that left the files, and holds back what a run may not prune, replace or delete.
+"""Prunes units that left the files, and applies guards to releases, replacements, deletions.
 
 The steps are those of mapping.md 9, Direct mode; the guards those of product.md, prune.
 """

@@ -1,4 +1,4 @@
-"""Sites: an app cluster on its control plane, both seen, and indexed for look-ups."""
+"""A site is an app cluster and its control plane, both read, with indexes for look-ups."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

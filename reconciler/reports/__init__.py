@@ -1,1 +1,1 @@
-"""Answers questions beside the plan: why, drift, imports, releases by name, a pull request."""
+"""Reports beside the plan: why, drift, imports, releases by name, a pull request."""

@@ -1,8 +1,8 @@
-"""Groups the clusters of a plan in which the same would happen. Pure.
+"""Groups the clusters of a plan with equal changes. Pure.
 
-The same is equal but for what each cluster has of its own: its name, uid and way, its binding space
-with what is named after that, the digests of its Secrets, and the places of its document. Lines are
-only equal as a whole, with all that they would write: no example stands for another thing.
+Equal means: apart from a cluster's name, uid and connection, its binding space and the names that
+follow from it, the digests of its Secrets, and the lines of its document. Whole lines are compared,
+with all their writes, so an example never stands for a different change.
 """
 
 import re

@@ -1,13 +1,13 @@
-"""Takes parts of a plan, each a plan of its own: releases that a person named, or repairs. Pure.
+"""Takes parts of a plan as plans of their own: releases by name, or repairs. Pure.
 
-Of releases (`klutchctl release`): what the files name is not let go, since the next apply would
-bind it again. What is not ours is never touched (mapping.md 0), and what its policy deletes or
-holds is not released in spite of that.
+Releases (`klutchctl release`): a unit that the files name is refused, because the next apply would
+bind it again. So are units of others (mapping.md 0), and units that their policy deletes or keeps.
 
-Repairs (mapping.md 0, Drift) are those of objects of ours that differ from the files. A plan tells
-what differs, not who changed it: an edit of the files and an edit in a cluster look alike. Lost is
-what has to be created although the rest of it is there and ours: the Secret of a space, the binding
-whose export exists. A unit of which nothing is left looks like a new one, and is no repair.
+
+Repairs (mapping.md 0, Drift): our objects that differ from the files. A plan cannot distinguish an
+edit of the files from an edit in a cluster. An object counts as lost if it is missing, and the rest
+of its unit exists and is ours: the Secret of a space, the binding of an existing export. A unit
+without any object looks like a new one, and is no repair.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Compares the files of a pull request with its base: the edits, gravest first.
+"""Compares the files of a pull request with its base, and sorts edits by gravity.
 
 This is about files alone; what of it would happen where is for the plan to say.
 """

@@ -1,7 +1,7 @@
-"""A fleet in an archive on a server: what Flux's source-controller serves, or an OCI artifact.
+"""Fetches a fleet's archive from a server: of Flux's source-controller, or an OCI artifact.
 
-Both are named by their digest, which is compared before anything of them is looked at, so no server
-and nobody on the way has to be believed.
+Both have a digest in their name. It is compared before the content is read, so neither the server
+nor the network has to be trusted.
 
 An archive is read in memory, whole or not at all. It is bounded in entries, depth and unpacked
 bytes, since a small archive may unpack to anything. Links and devices are refused wherever they

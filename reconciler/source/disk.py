@@ -1,4 +1,4 @@
-"""The fleet in a folder on disk: its files, and those that no include reads.
+"""Reads a fleet from a folder on disk, and finds files that no include reads.
 
 Every name is opened beneath the folder, one by one, and a link is never followed: a committed link
 to a secret on this machine would else end up in the output (CVE-2022-24904).

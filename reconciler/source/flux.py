@@ -1,4 +1,4 @@
-"""Follows a source of Flux: the artifact that its status names, read by digest as any archive.
+"""Follows a source of Flux: reads the artifact that its status names, by digest.
 
 Flux fetches, verifies and receives webhooks, and serves what it found within the cluster.
 """

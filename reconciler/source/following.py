@@ -1,4 +1,4 @@
-"""Follows a fleet repository: changes are noticed at once, and read only when whole.
+"""Follows a fleet repository: notices a change at once, and reads it only when complete.
 
 A file that is missing while somebody copies, or checks a commit out, must not pass for one that
 was taken away (safety.md, B1). Also which Git servers are followed: `git_url` refuses addresses

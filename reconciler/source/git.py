@@ -1,4 +1,4 @@
-"""A fleet repository in a Git commit, and what Git knows of one on disk. The one door to Git.
+"""Reads a fleet repository from a Git commit. No other module reads Git repositories.
 
 From a commit, files are read out of its tree object: nothing is checked out, no filter or hook
 runs, no link or submodule is followed. A ref is looked up by its name and never parsed: the

@@ -1,4 +1,4 @@
-"""Signatures of GPG, by Sequoia: the extra `gpg`. The one door to it, imported late."""
+"""Verifies GPG signatures by Sequoia (extra `gpg`). No other module imports it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A ref of a Git repository on a server, fetched into a bare repository of our own.
+"""Fetches a ref of a Git server into a bare repository of our own.
 
 No redirect leads to another host, or away from TLS; a credential goes to the host and port of the
 URL and nowhere else. No server is believed that known_hosts (ssh) or a certificate (https) does not

@@ -1,8 +1,8 @@
-"""Holds what is known of the signature of the commit that is in use, and what it means without.
+"""The state of the signature of the commit in use, and the effect if it is missing.
 
-Reads commits and annotated tags of Git as they were signed: the bytes that their id is of. Git's
-libraries are not asked for parents: at the edge of a shallow clone they name none, so a cut history
-would look like a whole one.
+Parses signed commits and annotated tags of Git from the bytes that their ids hash. Git's libraries
+are not asked for parents: at the edge of a shallow clone they name none, so a cut history would
+look complete.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""SSH signatures of OpenSSH (PROTOCOL.sshsig), and the list of keys that may make them. Pure.
+"""Verifies SSH signatures (OpenSSH's PROTOCOL.sshsig) by a list of allowed keys. Pure.
 
 Not accepted: DSA, RSA below 2048 bits, RSA with SHA-1, keys in certificates, and signatures of a
 security key that nobody touched. The list is in the format of ALLOWED SIGNERS in ssh-keygen(1). It

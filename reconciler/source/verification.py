@@ -1,4 +1,4 @@
-"""Decides whether a commit of a repository may be used: by signatures, and by where it leads from.
+"""Decides whether a commit may be used, by signatures and by descent.
 
 Trust comes from outside the repository: from files of keys that the operator gives, and from the
 commit that was accepted last. What is not verified counts as unreadable (safety.md, B1).

@@ -1,1 +1,1 @@
-"""A source that is followed: what changes there, and what drifts, becomes the clusters' state."""
+"""Watches a source of files, and keeps the clusters in its state."""

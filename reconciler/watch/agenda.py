@@ -1,11 +1,11 @@
-"""Decides what is done next, for which app clusters, and when. Pure: time and jitter are given.
+"""Decides the next round of a watch: its app clusters, and its time. Pure.
 
-A narrow look is quick and sees less: it must decide what a look at everything would. So it is
-only for what lies within one app cluster. Which clusters there are, where they lead and which of
-them may lose what are questions about all of them.
+A narrow round reads some clusters only, and has to decide as a full round would. So it is only
+for changes within one app cluster. The list of clusters, their connections and the guards concern
+all clusters, and need a full round.
 
-A narrow round always takes along what earlier rounds have left undone, held back by a guard or
-not. Else a budget that has tripped for many clusters at once would let them through one by one.
+A narrow round also includes the clusters with unfinished changes of earlier rounds. Otherwise a
+guard that stopped changes in many clusters at once would let them pass one by one.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Holds what is known of a fleet while it is operated, and how each thing that happens changes it.
+"""The state of a watched fleet, and its change by each event.
 
 One value, and many projections of it: FleetStatus, metrics, notifications, the board. Pure: the
 time is passed in, and what a projection needs of the past stands in the value.

@@ -1,7 +1,7 @@
-"""The loop of a watch, which brings the clusters to what the files say; and its states.
+"""The loop of a watch: rounds that bring the clusters to the state of the files.
 
-While they cannot, nothing is written anywhere, not even repaired: what is wanted is unknown then,
-which is not what was wanted before (safety.md, B1).
+While the files cannot be read, nothing is written, and no drift is repaired: the wanted state is
+unknown then, and need not be the former one (safety.md, B1).
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""HTTP from anybody: requests as values, within limits, and answers as values."""
+"""Serves untrusted HTTP clients: requests as values, within limits, and answers as values."""

@@ -1,4 +1,4 @@
-"""Requests, answers and refusals as values: what a request holds, and which handler answers it.
+"""Requests, answers and refusals as values, and the routes to handlers.
 
 Pure. What has two readings is refused, where servers and proxies differ: names that come twice,
 broken percent-encoding, bytes that are no text.

@@ -1,4 +1,4 @@
-"""Serve HTTP/1.1 to anybody: aiohttp's, within our limits, with our words.
+"""Serves HTTP/1.1 by aiohttp to untrusted clients, within our limits.
 
 aiohttp parses, and bounds lines and the time until a head is there. Below it are bounds on
 connections, for each address and in all, on the size of a head that does not end, and on the time

@@ -1,4 +1,4 @@
-"""Builds the engine of pages, and makes texts of others harmless.
+"""Builds the template engine of pages, and escapes untrusted texts.
 
 Everything is escaped, and a name that a view lacks is an error. Escaping keeps markup out,
 isolation keeps the direction of a text inside of it. Both would be undone by characters that steer

@@ -1,4 +1,4 @@
-"""Answers of the door, by what they are: redirects, documents, pages, refusals."""
+"""Builds answers of the door: redirects, documents, pages, refusals."""
 
 import html
 import math

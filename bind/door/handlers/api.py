@@ -1,4 +1,4 @@
-"""The API for CLIs and machines: a beginning, codes for spaces, and bindings by a bearer token."""
+"""The API for CLIs and machines: starts, codes for spaces, binds by a bearer token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Sign-in at the provider: from a browser that wants something to one that is known."""
+"""Handles the sign-in of a browser at the provider."""
 
 import base64
 import logging

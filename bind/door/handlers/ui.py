@@ -1,4 +1,4 @@
-"""The pages for people, below `/ui/`, and what they look like, below `/assets/`."""
+"""Handles the pages for people below `/ui/`, and their files below `/assets/`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The walk of a signed-in browser: what is offered, consent, and the way back to the CLI."""
+"""Handles the steps of a signed-in browser: catalogue, consent, return to the CLI."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

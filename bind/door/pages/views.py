@@ -1,4 +1,4 @@
-"""The content of each page, as values; and these as HTML, with the headers of every page.
+"""Builds the content of each page as values, and renders it with security headers.
 
 Texts of templates and CRDs are a provider's, those of bindings an app cluster's: all are hostile,
 and shown as text alone.

@@ -1,1 +1,1 @@
-"""Looks at claims, records and brokers, executes what was decided, and calls brokers."""
+"""Reconciles claims, records and brokers: looks, decides, writes, and calls brokers."""

@@ -1,8 +1,8 @@
-"""Brokers: their Secrets, connections and catalogues, what their ServiceBroker says, and the calls.
+"""Reconciles ServiceBrokers: Secrets, connections, catalogues, status; and calls to brokers.
 
-One call is on its way for each instance, and no worker waits for it. Its answer stays until what
-follows was executed: a write that met a conflict is decided anew with the same answer, because the
-call is not repeated for that.
+One call is in flight for each instance, and no worker waits for it. Its answer stays until its
+consequence was written: after a conflict, the decision is repeated with the same answer, because
+the call must not be repeated.
 """
 
 import asyncio

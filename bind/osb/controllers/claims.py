@@ -1,4 +1,4 @@
-"""Instances and their bindings, by the place of the instance: look, decide, execute, call."""
+"""Reconciles instances and their bindings: look, decide, execute, call."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,1 +1,1 @@
-"""The kinds of provider-anynines, for compositions that go on without it."""
+"""The kinds of provider-anynines, for existing compositions."""

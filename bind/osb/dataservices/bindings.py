@@ -1,4 +1,4 @@
-"""A ServiceBinding: what it holds of its records, as provider-anynines keeps that.
+"""Reads and writes the records of a ServiceBinding in provider-anynines' fields.
 
 The first binding has the uid of the object as its id; which others there are, and an operation,
 stands in annotations. Its Secret is a connection Secret of Crossplane.

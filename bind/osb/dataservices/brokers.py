@@ -1,4 +1,4 @@
-"""Brokers and backup managers behind ProviderConfigs: their clients, catalogues and turns.
+"""Clients, catalogues and turns of the brokers and backup managers of ProviderConfigs.
 
 A client lasts until its ProviderConfig or a Secret changes; they are read again each minute, and at
 once after refused credentials.

@@ -1,7 +1,7 @@
-"""Credentials of a binding as a connection Secret of Crossplane, as provider-anynines writes it.
+"""Builds Crossplane's connection Secret of a binding, as provider-anynines does.
 
 Maps are flattened with dots, lists are `[a b]`, and a key that repeats a nested one is left out.
-Refuses to know whether there should be a Secret.
+Does not know whether there should be a Secret.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Reconcilers of instances, bindings, backups, restores and ProviderConfigs, by their names."""
+"""Reconcilers of instances, bindings, backups, restores and ProviderConfigs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Shows objects of compositions, and their brokers, as those of generated kinds to what decides."""
+"""Converts objects of compositions, and their brokers, to the values of generated kinds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

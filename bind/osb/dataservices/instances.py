@@ -1,4 +1,4 @@
-"""The record of a ServiceInstance at its broker, in the form of provider-anynines.
+"""Reads and writes the record of a ServiceInstance in provider-anynines' fields.
 
 The ids and the state are in `status.atProvider`. An operation is in `status.pendingOperation`,
 empty if the broker gave no key. An annotation has the last request, and the number of tries.

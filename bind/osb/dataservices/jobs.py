@@ -1,4 +1,4 @@
-"""Decides about one Backup or Restore, and asks a backup manager, which has REST with numbers.
+"""Decides about a Backup or Restore, and builds calls to a backup manager.
 
 A POST carries no id: so the highest number is written down before it, and after a crash the newer
 job that no object names is ours. A restore cannot be undone, and is not begun twice for one object.

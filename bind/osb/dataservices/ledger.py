@@ -1,4 +1,4 @@
-"""A ServiceBinding and its bindings at its broker, by its annotation."""
+"""Stores a ServiceBinding's bindings at its broker in an annotation."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

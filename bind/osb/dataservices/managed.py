@@ -1,4 +1,4 @@
-"""The common part of Crossplane's managed resources: pause, policies, Ready and Synced.
+"""Common rules of Crossplane's managed resources: pause, policies, Ready and Synced.
 
 Their conditions are not those of Klutch: a True one has a reason, and none a severity. Refuses to
 know what stands behind an object.

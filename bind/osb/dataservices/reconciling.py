@@ -1,7 +1,7 @@
-"""Reconcilers of managed resources: look, decide on a call, make it, decide about its answer.
+"""Reconciles managed resources: look, decide a call, make it, decide by its answer.
 
-What an answer is rested on is remembered here alone: a process that starts asks once more.
-The informers of their kinds stand before them.
+Answers are remembered in memory only, so a new process asks once more. The first part of the file
+has the informers of these kinds.
 """
 
 from abc import abstractmethod

@@ -1,4 +1,4 @@
-"""Rules of service instances and bindings: ids of names, differences, and last requests."""
+"""Rules of service instances and bindings: ids, differences, last requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

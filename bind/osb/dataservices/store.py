@@ -1,9 +1,9 @@
-"""The life cycle of compositions: an object's content, read as records and written back.
+"""Stores the life cycle of compositions in their own objects, as records.
 
-A managed resource has no BrokerRecord: ids and states stand in `status.atProvider` and annotations,
-as provider-anynines keeps them. They are read as the records that claims have, and what follows
-for those is written back as the fields that differ. What the fields have no word for, such as
-when the next try is due, this process alone remembers, until the object holds something else.
+A managed resource has no BrokerRecord: its ids and states are in `status.atProvider` and in
+annotations, as provider-anynines keeps them. They are read as records, and changes of a record are
+written back to these fields. State without such a field, such as the time of the next try, is in
+this process's memory only, until the object changes.
 """
 
 from abc import ABC, abstractmethod

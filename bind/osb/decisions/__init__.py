@@ -1,1 +1,1 @@
-"""Decide about a claim and its records after a look: pure, one step at a time."""
+"""Decides about claims and their records after a look, one step at a time. Pure."""

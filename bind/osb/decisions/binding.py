@@ -1,4 +1,4 @@
-"""Decide about a binding: bound, rotated, kept as its Secret is, unbound, step by step.
+"""Decides the next step of a binding: bind, rotate, restore its Secret, unbind.
 
 finalizer -> record with its intent -> call -> Secret -> record -> status. Each step may be
 repeated. At every moment the Secret holds credentials of a binding that is not being undone.

@@ -1,4 +1,4 @@
-"""Conditions of claims and brokers, and the causes for which they are False."""
+"""Conditions of claims and brokers, and the causes of False ones."""
 
 from collections.abc import Iterable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The Secret of a binding: what a broker's credentials become, and whether it is still that.
+"""Builds the Secret of a binding from a broker's credentials, and compares it.
 
 A Provisioned Service (servicebinding.io). Whose Secret it is, its owner says; a name that somebody
 else has is left alone. What the Secret holds is never told in a text.

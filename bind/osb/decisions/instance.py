@@ -1,4 +1,4 @@
-"""Decide about an instance: provisioned, kept as its claim is, deprovisioned, step by step.
+"""Decides the next step of an instance: provision, update, deprovision.
 
 finalizer -> record with its intent -> call -> record -> status. Each step may be repeated: ids
 follow from the claim's uid, and a record says what was begun.

@@ -1,4 +1,4 @@
-"""The moves and calls that only instances have, and what those of all come to for one."""
+"""Moves and calls of the engine for instances: their own, and the common ones."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The status of an instance: phase, conditions, plan, operation, maintenance."""
+"""Computes the status of an instance: phase, conditions, plan, operation, maintenance."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

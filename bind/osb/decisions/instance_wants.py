@@ -1,4 +1,4 @@
-"""The wanted instance, compared with the one at its broker."""
+"""Compares the wanted instance with the one at its broker."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The moves of the engine's table for one id at a broker, once for instances and bindings.
+"""Common moves of the engine for one id at a broker.
 
 Each is what its record holds next, and the claim's status, in one decision.
 """

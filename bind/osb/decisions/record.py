@@ -1,4 +1,4 @@
-"""BrokerRecords: what a broker has, or may have, for a claim; read, and written.
+"""Reads and writes BrokerRecords: the state of a claim's object at a broker.
 
 A record is there before the first call about its id, and goes after a confirmed one: a broker has
 no list of what it made.

@@ -1,4 +1,4 @@
-"""When a binding gets new credentials, and how long the old ones stay valid beside them."""
+"""Decides when a binding gets new credentials, and when the old ones end."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

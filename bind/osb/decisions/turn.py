@@ -1,7 +1,7 @@
-"""A turn of an instance: the claim that goes on, and the one that may begin something.
+"""Decides which claim of an instance may call the broker next.
 
-What has begun goes on first; else unbinds, then the instance itself, then binds and rotations. One
-call at a time. What the broker makes for longer than it may keeps no other waiting.
+An operation in progress comes first, then unbinds, then the instance itself, then binds and
+rotations. One call at a time. An operation beyond its deadline delays no other.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""A look at an instance and its bindings, and a turn about it, as values.
+"""The values of a look at an instance with its bindings, and of a turn.
 
 A turn belongs to an instance: one call that changes anything at the broker at a time, bindings
 included, because brokers may count a bind as a change of the instance.

@@ -1,4 +1,4 @@
-"""The server that a browser comes back to: on 127.0.0.1 and ::1, for one sign-in.
+"""Serves one answer of a sign-in to the browser, on 127.0.0.1 and ::1.
 
 RFC 8252 7.3 and 8. Anybody on this machine, and any page in its browser, can call it: what does
 not fit is answered with 400, and the wait goes on (protocol-bind.md F17). The request line holds a

@@ -1,4 +1,4 @@
-"""Signs in at a provider: by a browser, or with a token; brings back what the provider grants."""
+"""Signs in at a provider, by browser or token, and returns its grant."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Gets a token for a front door from its identity provider, also for identities of machines.
+"""Gets a token for a front door from its identity provider, also for machines.
 
 By the device grant for people (RFC 8628), by client credentials (RFC 6749 4.4) and by exchange of
 another token (RFC 8693) for machines: one from a file, a variable, a CI runner, or a cluster, for

@@ -1,4 +1,4 @@
-"""The add-ons of a sandbox as a table: in its order they start, and are shown."""
+"""Lists the add-ons of a sandbox, in the order of their start."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""An add-on of a sandbox: a part that it may have beside its clusters."""
+"""The base of an add-on: an optional part of a sandbox."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

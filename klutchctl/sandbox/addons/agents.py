@@ -1,4 +1,4 @@
-"""klutch-bind and konnectors beside the clusters, each with an account and the rights it ships."""
+"""Runs klutch-bind and konnectors, each with an account and its shipped rights."""
 
 import asyncio
 import sys

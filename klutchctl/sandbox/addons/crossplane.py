@@ -1,4 +1,4 @@
-"""Crossplane as processes beside the control plane: itself, its function and its provider."""
+"""Runs Crossplane as processes beside the control plane, with a function and a provider."""
 
 import base64
 import sys

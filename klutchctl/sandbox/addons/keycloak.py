@@ -1,4 +1,4 @@
-"""Keycloak beside the clusters: its command, its secrets made once, its home and its realm.json."""
+"""Runs Keycloak beside the clusters: its command, secrets, folder and realm.json."""
 
 import base64
 import hashlib

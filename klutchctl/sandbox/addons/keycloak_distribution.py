@@ -1,4 +1,4 @@
-"""Keycloak itself: from Maven Central, checked, and built once for all sandboxes; and a Java."""
+"""Downloads and checks Keycloak, builds it once for all sandboxes, and finds a Java."""
 
 import os
 import re

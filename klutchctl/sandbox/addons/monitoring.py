@@ -1,4 +1,4 @@
-"""Prometheus beside the clusters: the one of this machine, with the rules of this package."""
+"""Runs this machine's Prometheus beside the clusters, with our alert rules."""
 
 import hashlib
 import json

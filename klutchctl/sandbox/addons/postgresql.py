@@ -1,4 +1,4 @@
-"""PostgreSQL for the services of a sandbox: its executables, and its data made once."""
+"""Runs PostgreSQL for the services of a sandbox: finds it, and creates its data once."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""Services beside the control plane: Crossplane, its provider, PostgreSQL, and programs."""
+"""Runs services beside the control plane: Crossplane, PostgreSQL, and programs."""
 
 import asyncio
 import importlib.util

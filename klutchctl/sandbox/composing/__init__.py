@@ -1,1 +1,1 @@
-"""The composition function of the sandbox: it patches and transforms, in a process of its own."""
+"""Runs function-patch-and-transform for the sandbox, as a process."""

@@ -1,4 +1,4 @@
-"""The status board: pages of a fleet, for reading alone.
+"""The status board: read-only pages of a fleet.
 
 `index` and `pages` are pure; `rendering` alone knows templates, `server` alone sockets.
 """

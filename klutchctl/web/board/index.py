@@ -1,4 +1,4 @@
-"""Indexes a state once for all pages. Pure.
+"""Indexes the state of a fleet once for all pages. Pure.
 
 A row shows the worst of its units, and a group the worst of its rows: nothing looks better than its
 parts.

@@ -1,4 +1,4 @@
-"""Indexes the newest state beside the event loop, and sends its changes to browsers."""
+"""Indexes each new state in a thread, and sends changes to browsers."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Pages as HTML."""
+"""Renders pages as HTML."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping

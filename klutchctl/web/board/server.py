@@ -1,4 +1,4 @@
-"""The board on a socket: which page answers what, who may ask, and what browsers may do with it.
+"""Serves the board: routes, allowed clients, and security headers.
 
 Read-only, and without a login: on a loopback address it is for this machine, and answers only to
 names of it, so that no site can have a browser read it under a name of its own (DNS rebinding).

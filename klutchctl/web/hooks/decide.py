@@ -1,4 +1,4 @@
-"""Decides whether a request is a webhook of the Git host that holds a secret. Pure.
+"""Decides whether a request is a webhook with the right proof. Pure.
 
 Nothing in a body is parsed. What is not signed is not believed either: GitHub and Gitea sign the
 body and not the id of a delivery, so that a replay with another id is known by its body.

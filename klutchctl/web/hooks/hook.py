@@ -1,4 +1,4 @@
-"""Webhooks as options describe them: a name, a provider, and the file that holds the secret."""
+"""Parses webhook options: a name, a provider, and the file of the secret."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""The server of webhooks: `POST /hooks/NAME`."""
+"""Serves webhooks at `POST /hooks/NAME`."""
 
 import asyncio
 import logging

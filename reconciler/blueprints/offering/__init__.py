@@ -1,1 +1,1 @@
-"""The offerings of a service broker, its requests and answers, as values and files."""
+"""Models the offerings of a service broker, and requests and answers, as values and files."""

@@ -1,7 +1,7 @@
-"""The meaning of a broker's answers: table 5 of the design, as one function of values.
+"""Classifies a broker's answers by table 5 of the design. One pure function.
 
-A broker may lie, and a gateway may answer in its place: what is no JSON object proves nothing was
-done, and nothing was not. Refuses to know what is done about an outcome.
+A broker may lie, and a gateway may answer in its place. An answer without a JSON object proves
+neither that a request was executed, nor that it was not. Callers decide what follows.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""A broker's catalogue as values, tolerant of all that does not tell its parts apart.
+"""Parses a broker's catalogue, and tolerates unknown and malformed parts where ids stay clear.
 
 A field that decides something has the type of OSB 2.17 (null: absent), or the catalogue is refused;
-words and metadata of another type read as absent. Refuses to know files and CRDs.
+words and metadata of another type read as absent. Does not know files and CRDs.
 """
 
 import json

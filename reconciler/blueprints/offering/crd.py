@@ -1,6 +1,6 @@
-"""The CRDs of an offering: its instances, and its bindings where a plan has any.
+"""Builds the CRDs of an offering: for its instances, and for bindings if a plan is bindable.
 
-They hold what every API server takes without a warning. Refuses to know what was there before.
+They hold what every API server takes without a warning. Does not know what was there before.
 """
 
 from collections.abc import Callable, Mapping, Sequence

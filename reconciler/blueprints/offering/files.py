@@ -1,8 +1,8 @@
-"""A broker's catalogue as files for Git: CRDs, templates, rights, documents of a fleet.
+"""Renders a broker's catalogue as files for Git: CRDs, templates, rights, fleet documents.
 
-It is merged, narrowed by choices, with the content of earlier files. What is no longer offered
-stays, with a warning, until narrowing is allowed. What would take something away from objects that
-are there is a narrowing, a sentence.
+It merges the catalogue, narrowed by choices, with earlier files. Withdrawn offers stay, with a
+warning, until narrowing is allowed. A narrowing is a sentence about a change that would take
+something away from existing objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

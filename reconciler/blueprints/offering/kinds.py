@@ -1,4 +1,4 @@
-"""Names of the kinds that an offering becomes, and everything that is called after them."""
+"""Derives the names of an offering's kinds, and all names that follow from them."""
 
 import re
 import unicodedata

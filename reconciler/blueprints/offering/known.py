@@ -1,4 +1,4 @@
-"""The sources of generated files, so that an offering outlives its end in the catalogue.
+"""Reads the sources in generated files, so that an offering can outlive its catalogue entry.
 
 It lies in an annotation of the CRD of each offering's instances. The lock file that earlier
 versions wrote beside the files is read once more.

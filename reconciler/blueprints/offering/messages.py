@@ -1,7 +1,7 @@
 """Requests to a broker as values, and how each looks on the wire (OSB API 2.17).
 
 Nothing is sent here. A field that is newer than the version that a broker is spoken to in is left
-out. Refuses to know what an answer means.
+out. Does not know what an answer means.
 """
 
 import base64

@@ -1,5 +1,6 @@
-"""The outcomes of calls to a broker, as values, and its texts, fit for a condition, an Event and a
-log. No text in them has a secret.
+"""The outcomes of calls to a broker, as values, and cleaned texts for conditions, Events and logs.
+
+No text has a secret.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""The parameters of an offering's kinds: the form of all plans, where their schemas are equal.
+"""Builds the schema of an offering's parameters, if the schemas of all plans are equal.
 
-Where they are not, an object that `klutch-osb` checks by the claim's plan. Refuses to know CRDs.
+Where they are not, an object that `klutch-osb` checks by the claim's plan. Does not know CRDs.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""JSON schemas of parameters as structural schemas of CRDs, which accept at least the same.
+"""Converts JSON schemas of parameters into structural schemas that accept at least the same.
 
 Keywords without a counterpart in CRDs are left out: `validation` checks a whole schema. Refuses to
 know plans.

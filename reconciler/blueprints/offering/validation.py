@@ -1,7 +1,7 @@
-"""Parameters against a plan's JSON schemas, drafts 4 to 2020-12, before its broker is asked.
+"""Validates parameters by a plan's JSON schema (drafts 4 to 2020-12), before a call.
 
 An invalid part of a schema, or one that costs too much to check, is a flaw: the broker alone checks
-it. No sentence quotes a value. Refuses to know CRDs and claims.
+it. No sentence quotes a value. Does not know CRDs and claims.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Traces what takes time, where somebody collects traces; else it costs nothing.
+"""Records spans of work if a collector is configured; otherwise it costs nothing.
 
 A span of a claim belongs to the trace of `uid/generation`, which both sides of a sync can derive:
 nothing is written on the wire. Attributes are names and words of ours, never texts.

@@ -1,4 +1,4 @@
-"""The entries of kubeconfig files: which there are, which three a context means, their PEM text.
+"""Finds the entries of kubeconfig files that a context names, and reads their PEM text.
 
 Only names are looked at first. What an entry says is read when a context uses it: a broken or
 hostile entry that nobody uses does no harm, and is never acted upon. Pure: files come by `read`.

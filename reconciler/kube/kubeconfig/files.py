@@ -1,4 +1,4 @@
-"""Connections from kubeconfigs, as kubectl finds and merges files, or in Secrets, and of a pod.
+"""Makes connections from kubeconfig files, merged as kubectl does, from Secrets, and in a pod.
 
 Files are read at once and in the calling thread: for use when a program starts; of what lies in a
 Secret none is. Errors name the place in the file and never quote what might be a credential.

@@ -1,4 +1,4 @@
-"""A Connection from the entries that a context means. Pure: files come through `read`.
+"""Makes a Connection from the entries of a context. Pure: `read` reads files.
 
 What contradicts itself is an error, as in kubectl. Stricter than kubectl, on purpose: a context
 that names a missing user is not anonymous, credentials are never sent over plain http but to

@@ -1,1 +1,1 @@
-"""Shows the state of a fleet as a FleetStatus, for kubectl, kstatus and the next process."""
+"""Writes the state of a fleet as a FleetStatus, for kubectl, kstatus and the next process."""

@@ -1,4 +1,4 @@
-"""Decides the conditions of a FleetStatus, in the form that kstatus reads.
+"""Computes the conditions of a FleetStatus, in the form that kstatus reads.
 
 kstatus calls an object in progress while Reconciling is True or Ready is not, failed where Stalled
 is True, and current else. So Stalled is what only people can end, and a look that finds nothing to

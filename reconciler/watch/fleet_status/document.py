@@ -1,4 +1,4 @@
-"""Writes the status of a FleetStatus out of the state of a fleet: bounded, and still at rest.
+"""Computes the status of a FleetStatus from the state of a fleet: bounded, and stable at rest.
 
 Nothing in it moves while nothing changes, so that a fleet at rest costs no write. It has room for
 any fleet: lists are capped, and each text is cut to what it may take.

@@ -1,7 +1,7 @@
-"""Keeps a FleetStatus up to date, and reads from it what people and processes before left there.
+"""Keeps a FleetStatus up to date, and reads the records of people and earlier processes.
 
-It is made anew where somebody deleted it. Once it was read, the clusters are kept right whatever
-becomes of it: nothing here is waited for, and what cannot be written is written later.
+If somebody deletes the object, it is created again. After the first read, nothing waits for it:
+a failed write is repeated later, and the clusters are kept in order in any case.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""Reports what becomes of commits to Git hosts, chats and webhooks."""
+"""Reports the states of commits to Git hosts, chats and webhooks."""

@@ -1,4 +1,4 @@
-"""Decides what is reported of a fleet: a message for each state change of a commit. Pure.
+"""Decides the messages about a fleet: one for each change of a commit's state. Pure.
 
 `title` is made of our words alone, fit for the pages of a public repository; `detail` may name
 clusters and objects.

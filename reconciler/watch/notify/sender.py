@@ -1,4 +1,4 @@
-"""Sends messages: each sink has a queue of its own, so that one that hangs delays nothing."""
+"""Sends messages: each sink has its own queue, so a slow one delays no other."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The file of `--notify`: where messages go. Tokens and keys stand in files that it names.
+"""Parses the file of `--notify`: the sinks, and the files with their secrets.
 
 apiVersion: notify.klutchctl.dev/v1alpha1
 kind: Notify

@@ -1,1 +1,1 @@
-"""The parts of what is decided about bindings, and of how they come and go."""
+"""Parts of the decisions about bindings."""

@@ -1,4 +1,4 @@
-"""The moves that only bindings have, and what those of all come to for a binding.
+"""Moves of the engine for bindings: those of their own, and the common ones.
 
 The Secret comes first: what it holds is always of a binding that is not undone.
 """

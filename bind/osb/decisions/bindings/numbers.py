@@ -1,4 +1,4 @@
-"""The next number of a binding: when one may be begun, and the record that it begins with."""
+"""Decides when a binding gets its next number, and builds the first record."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A binding as one look shows it: its claim, its Secret, and what each of its numbers is to it."""
+"""A binding as one look shows it: claim, Secret, and the role of each number."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The status of a binding: phase, conditions, ids, times, and its Secret's name."""
+"""Computes the status of a binding: phase, conditions, ids, times, Secret."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

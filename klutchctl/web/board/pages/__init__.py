@@ -1,1 +1,1 @@
-"""The content of each page, as values made of an index, a query and the time. Pure."""
+"""Builds the content of each page as values, from an index, a query and the time. Pure."""

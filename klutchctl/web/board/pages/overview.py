@@ -1,7 +1,7 @@
-"""The pages of the board, and a file that is read without a server. Pure.
+"""Builds the pages of the board, and the file without a server. Pure.
 
-The first page has counts, what waits, what is troubled, and clusters x bindings.
-Below it are a cluster, a unit, what waits, and the rounds that were made.
+The first page has counts, waiting changes, problems, and the table of clusters and bindings.
+Below it are the pages of a cluster, a unit, waiting changes, and rounds.
 """
 
 from collections import Counter, defaultdict

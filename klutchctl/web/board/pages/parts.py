@@ -1,4 +1,4 @@
-"""The common parts of pages: their frame, the state of a page, which is a URL, and links. Pure."""
+"""Builds common parts of pages: frame, links, and the view as a URL. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
