@@ -20,6 +20,8 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
+import orjson
+
 from reconciler.core import conditions, field_set, keys, manifest, names
 from reconciler.core.conditions import Condition
 from reconciler.core.keys import API_VERSION, KLUTCH_GROUP, TEMPLATE_GROUP
@@ -308,8 +310,8 @@ def credential_note(facts: KubeconfigFacts, uid: str) -> str:
 def noted_facts(annotation: str) -> KubeconfigFacts | None:
     """Return the facts that an annotation `credential` tells, or None where it is not of ours."""
     try:
-        value = json.loads(annotation)
-    except (ValueError, RecursionError):
+        value = orjson.loads(annotation)
+    except ValueError:
         return None
     return kubeconfig_facts_of({"data": {names.KUBECONFIG: value}})
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Final
 
-from reconciler.core.manifest import JSON, Manifest, get_int, get_list, get_text
+from reconciler.core.manifest import JSON, Manifest, get_int, get_list, get_maps, get_text
 from reconciler.core.times import format_time
 
 TRUE: Final = "True"
@@ -153,8 +153,10 @@ def of(live: Manifest | None) -> Conditions:
 
 def said(live: Manifest | None, condition_type: str, status: str = "") -> Condition | None:
     """Return a condition of an object, of this status where one is given, or None."""
-    found = find(of(live), condition_type)
-    return None if found is None or (status and found.status != status) else found
+    for item in get_maps(live, "status", "conditions"):
+        if item.get("type") == condition_type:
+            return _parse(item) if status in ("", item.get("status")) else None
+    return None
 
 
 def mended(live: Manifest | None, condition_type: str) -> Conditions:

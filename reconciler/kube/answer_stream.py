@@ -157,7 +157,7 @@ async def event_of(line: bytes, request: Request, limits: Limits) -> WatchEvent:
     """
     try:
         try:
-            event = await value_of(line, limits)
+            event, _ = await value_of(line, limits)
         except Excess as excess:
             found = await outline_of(line)
             event = {"type": found.get(("type",)), "object": stub_at(found, "object", excess)}
@@ -189,16 +189,15 @@ T = TypeVar("T")
 _DECODER: Final = ThreadPoolExecutor(1, "decoder")
 
 
-async def value_of(text: bytes, limits: Limits) -> JSON:
-    """Return what `loads` does, without keeping others waiting. Raises Excess as well."""
+async def value_of(text: bytes, limits: Limits) -> tuple[JSON, int]:
+    """Return what `loads` does, and its `weight`, without keeping others waiting. Raises Excess."""
     if len(text) <= _QUICK:
-        _admit(text, limits)
+        memory = _admit(text, limits)
         try:
-            value: JSON = orjson.loads(text)
-            return value
+            return orjson.loads(text), memory
         except orjson.JSONDecodeError:
             pass  # perhaps it is only too deep, which takes long
-        return await _beside(partial(loads, text))
+        return await _beside(partial(loads, text)), memory
     return await _beside(partial(_admitted, text, limits))
 
 
@@ -207,18 +206,19 @@ async def _beside(work: Callable[[], T]) -> T:
     return await loop.run_in_executor(_DECODER, context.run, work)
 
 
-def _admitted(text: bytes, limits: Limits) -> JSON:
-    _admit(text, limits)
-    return loads(text)
+def _admitted(text: bytes, limits: Limits) -> tuple[JSON, int]:
+    memory = _admit(text, limits)
+    return loads(text), memory
 
 
-def _admit(text: bytes, limits: Limits) -> None:
+def _admit(text: bytes, limits: Limits) -> int:
     memory = weight(text, most=limits.max_memory)
     if memory > limits.max_memory:
         raise Excess("answered more values than are read at once")
     look = current_look()
     if look is not None:
         look.hold(memory)
+    return memory
 
 
 Outline: TypeAlias = Mapping[tuple[str, ...], str]

@@ -88,7 +88,7 @@ class KubeCluster(Cluster):
             request, body = requests.list_page(ref, query), b""
             try:
                 body = await self._caller.call(request)
-                answer = await self._caller.decode(body, request)
+                answer, memory = await self._caller.decode(body, request)
             except Oversized as error:
                 if query.limit > 1:
                     query, growth = replace(query, limit=1), limits.FEW_MORE
@@ -96,13 +96,13 @@ class KubeCluster(Cluster):
                 if not query.limit or not body:
                     raise
                 answer = _page_of(await outline_of(body), error)
+                memory = weight(body, most=self._limits.max_memory)
             items = answers.items(answer, request)
             if len(items) > self._limits.max_items:
                 message = f"answered more than {self._limits.max_items} objects to one call"
                 raise Oversized(message, ref=ref, verb=request.verb)
             count, size = count + len(items), size + len(body)
             token = get_text(answer, "metadata", "continue")
-            memory = weight(body, most=self._limits.max_memory)
             yield Listing(items, get_text(answer, "metadata", "resourceVersion"), memory)
             if not token:
                 return
@@ -169,23 +169,22 @@ class Caller:
             return await self._served(request)
 
     async def answer(self, request: Request) -> dict[str, JSON]:
-        return await self.decode(await self.call(request), request)
+        return (await self.decode(await self.call(request), request))[0]
 
-    async def decode(self, body: bytes, request: Request) -> dict[str, JSON]:
-        """Return the JSON object in a body. Raises Unreachable where it is none."""
-        answer: JSON = None
+    async def decode(self, body: bytes, request: Request) -> tuple[dict[str, JSON], int]:
+        """Return the JSON object in a body, and its weight. Raises Unreachable where it is none."""
         excess: Excess | None = None
         try:
-            answer = await value_of(body, self._limits)
+            answer, memory = await value_of(body, self._limits)
+            if isinstance(answer, dict):
+                return answer, memory
         except Excess as error:
             excess = error
         except orjson.JSONDecodeError:
             pass
         if excess is not None:
             raise _error(request, excess)
-        if not isinstance(answer, dict):
-            raise garbled(request, "the answer is not a JSON object")
-        return answer
+        raise garbled(request, "the answer is not a JSON object")
 
     async def _served(self, request: Request) -> bytes:
         try:
@@ -317,7 +316,7 @@ class Caller:
 
     async def _discover(self, request: Request, path: str, wanted: str) -> Manifest:
         probe = Request(verb="get", ref=request.ref, method="GET", target=path, repeatable=True)
-        answer = await self.decode(await self._call(probe), probe)
+        answer, _ = await self.decode(await self._call(probe), probe)
         if answer.get("kind") != wanted:
             raise garbled(probe, "discovery answers with something else")
         return answer

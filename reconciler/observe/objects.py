@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from reconciler import api
-from reconciler.core import field_set, keys
+from reconciler.core import keys
 from reconciler.core import manifest as m
 from reconciler.core.documents import MAX_DEPTH, is_within
 from reconciler.core.errors import ConfigError
@@ -82,7 +82,8 @@ def _slim(kept: Manifest, typed: Manifest) -> Manifest:
 def _of_crd(metadata: Manifest) -> Manifest:
     """Keep that it is there; of a CRD that a konnector installed, that it did, and for whom."""
     kept = {key: metadata[key] for key in _OF_CRDS if key in metadata}
-    makers = keys.KONNECTORS & field_set.managers_of({"metadata": metadata})
+    entries = m.get_maps(metadata, "managedFields")
+    makers = keys.KONNECTORS.intersection([m.get_text(one, "manager") for one in entries])
     if not makers:
         return kept
     owners: list[JSON] = [

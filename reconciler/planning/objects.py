@@ -35,14 +35,14 @@ _MARK_PATHS: Final = frozenset(
 )
 
 
-def draft_of(wanted: Wanted, live: Manifest | None, subject: str) -> Change:
+def draft_of(wanted: Wanted, live: Manifest | None, about: str, reason: str = "in sync") -> Change:
     """Return the line about one object that agrees with the files."""
     return Change(
         cluster=wanted.cluster,
-        subject=subject,
+        subject=about,
         ref=wanted.ref,
         action=Action.NOOP,
-        reason="in sync",
+        reason=reason,
         origin=wanted.origin,
         unit=wanted.unit,
         uid="" if live is None else manifest.uid_of(live),

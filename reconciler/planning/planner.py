@@ -187,10 +187,11 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
     fleet, first = site.fleet, len(draft.changes)
     rules = prune_units if site.is_direct else app_cluster_bindings
     draft.changes += map(partial(_resumed, site), rules.interrupted(site))
+    leaving = rules.prunes(site)
     if wanted or site.control_plane.get(NAMESPACE, "", site.placement.space) is not None:
         stays = any(
             fleet.guards.mode is not PruneMode.AUTO or prune.policy is DeletionPolicy.BLOCK
-            for prune in rules.prunes(site)
+            for prune in leaving
         )
         needs = plan_cluster(site, wanted, keeps_rights=stays)
         draft.changes += needs
@@ -202,7 +203,7 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
         draft.awaiting.add(site.cluster.control_plane)
     draft.warnings |= rules.unmanaged_warning(site)
     if fleet.guards.mode is not PruneMode.OFF:
-        for prune in rules.prunes(site):
+        for prune in leaving:
             _prune(draft, site, prune)
             if wanted and prune.policy is DeletionPolicy.RELEASE:
                 draft.warnings.add(_endangered(prune))
@@ -239,14 +240,14 @@ def _resumed(site: Site, prune: prune_units.Prune) -> Change:
 
 
 def _add_unit(draft: _Draft, site: Site, unit: Unit, planned: UnitPlan) -> None:
-    changes = planned.changes
+    changes, undecided = planned.changes, site.undecided
     others = tuple(sorted({site.fleet.units[key].binding for key in unit.depends_on}))
     draft.changes += (
         replace(change, waits_for=others) if change.acts else change
         for change in (
             *(
                 # Of a unit whose credentials only an apply may read.
-                replace(one, reason=f"{one.reason}; {LOOKED_AT}") if site.undecided else one
+                replace(one, reason=f"{one.reason}; {LOOKED_AT}") if undecided else one
                 for one in changes
             ),
             *owner_changes(site, unit, changes),

@@ -24,9 +24,8 @@ class Index:
     def __init__(self, name: str, seen: ClusterState) -> None:
         self.name = name
         self.seen = seen
-        self._by_name: dict[Kind, dict[tuple[str, str], Manifest]] = {}
-        self._by_label: dict[tuple[Kind, str], dict[str, list[Manifest]]] = {}
-        self._by_namespace: dict[Kind, dict[str, list[Manifest]]] = {}
+        self._by_name: dict[Kind, Mapping[tuple[str, str], Manifest]] = {}
+        self._by_text: dict[tuple[Kind, tuple[str, ...]], dict[str, list[Manifest]]] = {}
         self._made: dict[str, Any] = {}
 
     @property
@@ -43,12 +42,11 @@ class Index:
 
         Where no Secret was read, what is noted of a kubeconfig stands in its place.
         """
-        if kind == SECRET and self.blind:
-            return self.once("noted", noted_secrets).get((namespace, name))
         named = self._by_name.get(kind)
         if named is None:
-            named = {m.identity_of(item): item for item in self.all(kind)}
-            self._by_name[kind] = named
+            blind = kind == SECRET and self.blind
+            found = {m.identity_of(item): item for item in self.all(kind)}
+            named = self._by_name[kind] = noted_secrets(self) if blind else found
         return named.get((namespace, name))
 
     def at(self, ref: Ref) -> Manifest | None:
@@ -56,23 +54,19 @@ class Index:
         return self.get(ref.kind, ref.namespace, ref.name)
 
     def inside(self, kind: Kind, namespace: str) -> Sequence[Manifest]:
-        if kind not in self._by_namespace:
-            sorted_in: dict[str, list[Manifest]] = defaultdict(list)
-            for item in self.all(kind):
-                sorted_in[m.namespace_of(item)].append(item)
-            self._by_namespace[kind] = sorted_in
-        return self._by_namespace[kind].get(namespace, ())
+        return self._by(kind, "metadata", "namespace").get(namespace, ())
 
     def labelled(self, kind: Kind, label: str) -> Mapping[str, Sequence[Manifest]]:
-        """Return the objects of a kind that have a label, by its value."""
-        if (kind, label) not in self._by_label:
+        """Return the objects of a kind by the value of a label; "" is also of those without it."""
+        return self._by(kind, "metadata", "labels", label)
+
+    def _by(self, kind: Kind, *path: str) -> Mapping[str, Sequence[Manifest]]:
+        if (kind, path) not in self._by_text:
             found: dict[str, list[Manifest]] = defaultdict(list)
             for item in self.all(kind):
-                value = m.labels_of(item).get(label)
-                if value is not None:
-                    found[value].append(item)
-            self._by_label[kind, label] = found
-        return self._by_label[kind, label]
+                found[m.get_text(item, *path)].append(item)
+            self._by_text[kind, path] = found
+        return self._by_text[kind, path]
 
     def once(self, name: str, make: Callable[["Index"], T]) -> T:
         """Return what `make` gives for this cluster, made at the first call for this name."""

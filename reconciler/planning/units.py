@@ -151,17 +151,17 @@ def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
 
 def _requested(site: Site, unit: Unit, wanted: Wanted, live: Manifest | None) -> Change:
     export = site.control_plane.get(api.API_SERVICE_EXPORT, site.placement.space, unit.key.name)
-    change = draft_of(wanted, live, unit.binding)
-    phase = (manifest.get_text(live, "status", "phase") or "Pending") if live is not None else ""
+    change = draft_of(wanted, live, unit.binding, "the export exists")
     parameters = _parameters_changed(site, unit, live)
     if parameters:
         reason = f"{parameters} (this backend may ignore parameters)"
         made = replace(change, after=wanted.manifest)
         return replace(_replaced(made, live, reason), keeps_data=True)
     if export is not None:
-        return replace(change, reason="the export exists")
+        return change
     if live is None:
         return replace(change, action=Action.CREATE, reason="new", after=wanted.manifest)
+    phase = manifest.get_text(live, "status", "phase")
     if phase in ("Succeeded", "Failed"):
         reason = f"the request is {phase} and there is no export: neither ever resumes"
         return _replaced(replace(change, after=wanted.manifest), live, reason)
