@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from klutchctl import files
 from klutchctl.render import manifests
 from reconciler.api.osb import SERVICE_BROKER, BrokerSpec, broker_spec
-from reconciler.blueprints.offering import known
+from reconciler.blueprints.offering import kinds
 from reconciler.blueprints.offering.catalogue import Catalogue
 from reconciler.core import manifest, yaml_text
 from reconciler.core.errors import ConfigError
@@ -140,7 +140,7 @@ def changes(folder: Path, output: "Output", head: str) -> list[Change]:
             found.append(Change(path, _NEW, content))
     names = sorted(output.before - output.files.keys())
     gone = [Change(path, _GONE, None) for path in names if (folder / path).exists()]
-    last = [one for one in gone if one.path == known.LOCK]
+    last = [one for one in gone if one.path == kinds.LOCK]
     return [*(one for one in gone if one not in last), *found, *last]
 
 

@@ -62,7 +62,7 @@ def catalog(
 
     from klutchctl import files
     from klutchctl.broker_files import broker_in, fetched, made_before
-    from reconciler.blueprints.offering import known
+    from reconciler.blueprints.offering import kinds
     from reconciler.blueprints.offering.catalogue import catalogue_of
     from reconciler.blueprints.offering.files import files_of
 
@@ -74,7 +74,7 @@ def catalog(
     else:
         with _faults_of(where):
             found = uvloop.run(fetched(spec, credentials or Path()))
-    held = folder / known.LOCK
+    held = folder / kinds.LOCK
     lock = files.read(held) if held.exists() else None
     before = made_before(folder, _HEAD)
     with _faults_of(where):

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from bind.osb.dataservices import managed as kinds
-from bind.osb.decisions.rotation import OVERLAP
+from bind.osb.decisions.credentials import OVERLAP
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, get, uid_of
 from tests.kit.osb import BrokerWires

@@ -7,7 +7,6 @@ from typing import Final
 
 import orjson
 
-from bind.door import wire
 from bind.door.audit import Event, Subject
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
@@ -46,10 +45,10 @@ class Api:
         """Answer `/export`, to the byte as the original does."""
         del request
         settings = self._services.settings
-        document = wire.binding_provider(
+        document = answers.binding_provider(
             authorize_url=settings.authorize, pretty_name=settings.pretty_name
         )
-        return Response(200, wire.text(document), "application/json")
+        return Response(200, answers.text(document), "application/json")
 
     async def start(self, request: Request) -> Response:
         """Answer `/`, where there are pages; CLIs, which accept no HTML, get that of `/export`."""
@@ -60,7 +59,7 @@ class Api:
     async def front_door(self, request: Request) -> Response:
         """Answer `/.well-known/klutch-bind`: what this door can do beyond the original's."""
         del request
-        return answers.document(wire.front_door(self._services.settings))
+        return answers.document(answers.front_door(self._services.settings))
 
     async def redeem(self, request: Request) -> Response:
         """Answer POST `/api/v1/redeem`: a code becomes a space. Raises Refused."""
@@ -90,10 +89,10 @@ class Api:
             self._services.audit.note("redeem", request, about, reason=error.reason)
             raise
         self._services.audit.note("redeem", request, replace(about, space=space))
-        response = wire.binding_response(
+        response = answers.binding_response(
             [offer], kubeconfig=kubeconfig, identity=code.identity, sid=code.wish.sid
         )
-        agreed = wire.consent_of(offer, code.consent)
+        agreed = answers.consent_of(offer, code.consent)
         return answers.document({"bindingResponse": response, "consent": agreed})
 
     async def bind(self, request: Request) -> Response:
@@ -111,7 +110,7 @@ class Api:
             self._services.audit.note("bind", request, about, reason=error.reason)
             raise
         self._services.audit.note("bind", request, replace(about, space=space))
-        response = wire.binding_response(offers, kubeconfig=kubeconfig, identity=None)
+        response = answers.binding_response(offers, kubeconfig=kubeconfig, identity=None)
         return answers.document(response)
 
     async def catalogue(self, request: Request) -> Response:
@@ -121,7 +120,7 @@ class Api:
         rows: list[JSON] = []
         for offer in await self._services.views().offers():
             may_bind = await self._services.authorizer.may_bind(identity, offer)
-            rows.append({**wire.offer(offer), "mayBind": may_bind})
+            rows.append({**answers.offer(offer), "mayBind": may_bind})
         return answers.document(rows)
 
     async def _made(

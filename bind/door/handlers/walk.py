@@ -7,7 +7,6 @@ from typing import Final
 from urllib.parse import parse_qs, urlencode
 
 from bind.door import sessions as sealed
-from bind.door import wire
 from bind.door.audit import Subject
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
@@ -66,13 +65,13 @@ class Walk:
             self._services.audit.note("bind", request, about, reason=error.reason)
             raise
         self._services.audit.note("bind", request, replace(about, space=space.name))
-        response = wire.binding_response(
+        response = answers.binding_response(
             [offer],
             kubeconfig=space.kubeconfig,
             identity=session.identity,
             sid=session.wish.sid,
         )
-        location = answers.with_query(session.wish.target, response=wire.encoded(response))
+        location = answers.with_query(session.wish.target, response=answers.encoded(response))
         return answers.redirect(location, headers=answers.NO_CACHE)
 
     async def consent(self, request: Request) -> Response:

@@ -10,9 +10,9 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Final
 
-from bind.osb.dataservices import connection, dressing, instances, managed, rules
+from bind.osb.dataservices import connection, instances, managed, rules
+from bind.osb.dataservices.connection import CREATED, Ledger, Seen
 from bind.osb.dataservices.instances import INSTANCES
-from bind.osb.dataservices.ledger import CREATED, Ledger, Seen
 from bind.osb.dataservices.store import Kept, Stated, Store
 from bind.osb.decisions import binding, causes, credentials, record
 from bind.osb.decisions.bindings import seen as look_of
@@ -50,7 +50,7 @@ class Bindings(Store[Seen]):
         return Store.recalled(self, seen, replace(kept, stated=None) if unread else kept)
 
     def records(self, seen: Seen) -> tuple[Record, ...]:
-        found = [dressing.with_object(one, seen.cluster) for one in _records(seen)]
+        found = [rules.with_object(one, seen.cluster) for one in _records(seen)]
         return tuple(_closed(seen, found))
 
     def stated(self, seen: Seen, records: tuple[Record, ...]) -> Stated:
@@ -84,7 +84,7 @@ class Bindings(Store[Seen]):
         kind = GeneratedKind(managed.SERVICE_INSTANCE, name, service, {})
         live = None
         if seen.instance is not None:
-            live = dressing.dressed(seen.instance, INSTANCES.conditions(seen.instance), {})
+            live = rules.dressed(seen.instance, INSTANCES.conditions(seen.instance), {})
         bound = BindingView(
             seen.cluster,
             replace(kind, kind=seen.kind, instances=managed.SERVICE_INSTANCE.plural),
@@ -93,7 +93,7 @@ class Bindings(Store[Seen]):
             _secret(seen, kept.records),
             kept.pauses,
         )
-        return dressing.view_of(seen, kind, live, made, (bound,), kept.pauses)
+        return rules.view_of(seen, kind, live, made, (bound,), kept.pauses)
 
     def look(self, seen: Seen, kept: Kept) -> Next:
         view = self.view(seen, kept)
@@ -173,7 +173,7 @@ def _claim(seen: Seen, kept: Kept) -> Manifest:
     parameters: dict[str, JSON] = dict(manifest.get_text_map(seen.wanted, "parameters"))
     spec: dict[str, JSON] = {"parameters": parameters, "rotation": {"request": seen.rotation}}
     spec["secretName"] = "" if place is None else place.name
-    claim = dressing.dressed(seen.live, kept.conditions, spec)
+    claim = rules.dressed(seen.live, kept.conditions, spec)
     current = look_of.numbers_of(kept.records, look_of.Numbers).current
     if current is None:
         return claim
@@ -199,7 +199,7 @@ def _as_claimed(seen: Seen, named: str) -> Manifest | None:
     """Return the Secret with its texts as a claim would have it."""
     kind = GeneratedKind(seen.kind, managed.config_name(seen.live), "", {}, "instances")
     view = BindingView(seen.cluster, kind, _claim(seen, Kept()))
-    one = dressing.record_of(seen, record.BINDING, named, seen.instance_id)
+    one = rules.record_of(seen, record.BINDING, named, seen.instance_id)
     texts = json.dumps(_texts(seen, named, connection.texts_of(seen.secret)))
     return credentials.secret_of(view, one, Secret(texts))
 
@@ -219,7 +219,7 @@ def _records(seen: Seen) -> Iterator[Record]:
     named += [identifier(seen.uid, ledger.coming)] if ledger.coming else []
     for one in dict.fromkeys(named):
         number = numbers.get(one, -1)
-        base = dressing.record_of(seen, record.BINDING, one, seen.instance_id)
+        base = rules.record_of(seen, record.BINDING, one, seen.instance_id)
         base = replace(base, number=number, asked=seen.rotation)
         if one in ledger.old:
             found = _old(seen, base, ledger.old[one])
@@ -229,7 +229,7 @@ def _records(seen: Seen) -> Iterator[Record]:
             found = replace(base, intent=Intent("Bind", seen.now, _sent(seen), ledger.tries))
         if manifest.get_text(operation, "binding") == one:
             key, since = (manifest.get_text(operation, name) for name in ("key", "since"))
-            begun = dressing.operation_of(seen, key, base.plan, moment(since))
+            begun = rules.operation_of(seen, key, base.plan, moment(since))
             is_unbind = manifest.get_bool(operation, "unbind")
             found = replace(found, operation=begun)
             if is_unbind or found.state == record.LEAVING:

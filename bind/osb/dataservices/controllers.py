@@ -10,7 +10,6 @@ from bind.osb.dataservices import (
     connection,
     instances,
     jobs,
-    ledger,
     provider_config,
     rules,
 )
@@ -101,19 +100,19 @@ class ServiceInstances(_AtBroker[instances.Seen]):
         return instances.Seen(live=live, bound=bound, **await self.facts(facts, server))
 
 
-class ServiceBindings(_AtBroker[ledger.Seen]):
+class ServiceBindings(_AtBroker[connection.Seen]):
     """Has a broker give credentials, and hands them out in Secrets."""
 
     store = bindings.BINDINGS
 
     async def seen(
         self, live: Manifest, facts: dict[str, Any], server: Server | None
-    ) -> ledger.Seen:
+    ) -> connection.Seen:
         """Return what a decision about a binding is made on. Raises ClusterErrors."""
         cluster, where = self._common.informers.cluster, connection.place(live)
         instance, lookup = self.source(live)
         known = await self.facts(facts, server)
-        seen = ledger.Seen(live=live, instance=instance, lookup=lookup, **known)
+        seen = connection.Seen(live=live, instance=instance, lookup=lookup, **known)
         if where is None:
             return replace(seen, has_read=True)
         if server is None or not bindings.needs_secret(seen, self.kept(live)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from bind.osb.dataservices import dressing, managed, rules
+from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.store import Kept, Stated, Store
 from bind.osb.decisions import causes, instance, instance_moves, record
 from bind.osb.decisions.record import Intent, Record, State, identifier
@@ -110,8 +110,8 @@ class Instances(Store[Seen]):
     def records(self, seen: Seen) -> tuple[Record, ...]:
         if not seen.service_id:
             return ()
-        one = dressing.with_object(_with_begun(seen), seen.cluster)
-        return (stamped(one, dressing.broker_of(seen), seen.terms),)
+        one = rules.with_object(_with_begun(seen), seen.cluster)
+        return (stamped(one, rules.broker_of(seen), seen.terms),)
 
     def stated(self, seen: Seen, records: tuple[Record, ...]) -> Stated:
         if not records:
@@ -155,8 +155,8 @@ class Instances(Store[Seen]):
         kind = GeneratedKind(seen.kind, managed.config_name(seen.live), service, plans)
         names = ({"metadata": {"name": name}} for name in seen.bound)
         bound = tuple(BindingView(seen.cluster, kind, one) for one in names)
-        live = dressing.dressed(seen.live, kept.conditions, spec)
-        return dressing.view_of(seen, kind, live, kept.records, bound, kept.pauses)
+        live = rules.dressed(seen.live, kept.conditions, spec)
+        return rules.view_of(seen, kind, live, kept.records, bound, kept.pauses)
 
     def look(self, seen: Seen, kept: Kept) -> Next:
         return instance.look(self.view(seen, kept), free=True, now=seen.now)
@@ -217,7 +217,7 @@ def _state(seen: Seen) -> State:
 
 def _with_begun(seen: Seen) -> Record:
     one = replace(
-        dressing.record_of(seen, record.INSTANCE, seen.id, seen.id),
+        rules.record_of(seen, record.INSTANCE, seen.id, seen.id),
         state=_state(seen),
         number=next((one for one in range(100) if identifier(seen.uid, one) == seen.id), 0),
         asked=manifest.get_text(seen.last, "retry"),
@@ -227,7 +227,7 @@ def _with_begun(seen: Seen) -> Record:
     since = {record.PRESENT: "updatedAt", record.INTENDED: "createdAt"}.get(one.state, "")
     if seen.is_polled:
         key = pending_of(seen.live) or ""
-        one = replace(one, operation=dressing.operation_of(seen, key, one.plan, seen.time(since)))
+        one = replace(one, operation=rules.operation_of(seen, key, one.plan, seen.time(since)))
     tries, refused = manifest.get_int(seen.last, "tries") or 0, seen.is_refused
     target = _sent(seen, seen.plan_id, seen.parameters)
     if seen.last is not None and (tries or refused or seen.is_polled):

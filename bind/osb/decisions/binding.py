@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from bind.osb import engine
-from bind.osb.decisions import causes, credentials, record, rotation
+from bind.osb.decisions import causes, credentials, record
 from bind.osb.decisions.bindings import moves, numbers, status, unbinding
 from bind.osb.decisions.bindings import seen as look_of
 from bind.osb.decisions.bindings.seen import CHECKS, Seen
@@ -80,7 +80,7 @@ def needs_secret(binding: BindingView, *, now: datetime) -> bool:
         return True
     if any(one.leave_at is not None and one.leave_at <= now for one in state.older):
         return True
-    due_at = rotation.due_at(live, state.current, state.older, now)
+    due_at = credentials.due_at(live, state.current, state.older, now)
     checked = binding.pause(state.current).checked
     return checked is None or checked + CHECKS <= now or (due_at is not None and due_at <= now)
 
@@ -126,7 +126,7 @@ def _leaves_later(seen: Seen, old: Record) -> Patch | None:
         return None
     if old.sent.secret == current.sent.secret:
         return None
-    leave_at = rotation.leaves_at(seen.claim, old, current.made_at or seen.now)
+    leave_at = credentials.leaves_at(seen.claim, old, current.made_at or seen.now)
     return record.changed(old, leave_at=leave_at)
 
 
@@ -203,7 +203,7 @@ def _is_unsaid(seen: Seen, current: Record) -> bool:
 def _is_due(seen: Seen, current: Record) -> bool:
     if look_of.is_of_former(seen.view, current):
         return True
-    due_at = rotation.due_at(seen.claim, current, seen.older, seen.now)
+    due_at = credentials.due_at(seen.claim, current, seen.older, seen.now)
     return due_at is not None and due_at <= seen.now
 
 
@@ -237,9 +237,9 @@ def _noted(seen: Seen, next_: Next) -> Next:
             checked = seen.now if is_kept else None  # else it is read until it is as it should be
             pause = replace(seen.pause(current), checked=checked)
             next_ = replace(next_, pauses={**next_.pauses, current.id: pause})
-        due_at = rotation.due_at(seen.claim, current, seen.older, seen.now)
+        due_at = credentials.due_at(seen.claim, current, seen.older, seen.now)
         check_at = None if checked is None else checked + CHECKS
         times += [time for time in (due_at, current.expires_at, check_at) if time is not None]
-    timer = rotation.next_timer(times, seen.now)
+    timer = credentials.next_timer(times, seen.now)
     waits = [wait for wait in (decision.again, timer) if wait is not None]
     return replace(next_, decision=replace(decision, again=min(waits, default=None)))

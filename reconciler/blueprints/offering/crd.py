@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.blueprints.objects import Marks, build
-from reconciler.blueprints.offering import known, parameters
+from reconciler.blueprints.offering import kinds, parameters
 from reconciler.blueprints.offering.catalogue import CatalogueFault, Offering, Plan
-from reconciler.blueprints.offering.kinds import VERSION, Named
-from reconciler.blueprints.offering.known import Known
+from reconciler.blueprints.offering.kinds import VERSION, Known, Named
 from reconciler.blueprints.offering.outcomes import line, names
-from reconciler.blueprints.offering.parameters import Parameters, Rule
-from reconciler.blueprints.offering.structural import FREE
+from reconciler.blueprints.offering.parameters import FREE, Parameters, Rule
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, Manifest, canonical
 from reconciler.core.names import MAX_LABEL, MAX_SUBDOMAIN
@@ -113,7 +111,7 @@ def _marks(
     if instances:
         noted[keys.OSB_INSTANCES] = instances
     else:
-        noted[keys.OSB_OFFERED] = known.noted(Known(named.stem, offering))
+        noted[keys.OSB_OFFERED] = kinds.noted(Known(named.stem, offering))
     return Marks({keys.OSB_BROKER: named.broker}, noted)
 
 

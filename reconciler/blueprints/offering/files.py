@@ -13,12 +13,11 @@ from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.osb import BrokerSpec, OfferingChoice
 from reconciler.blueprints.objects import Marks, build
 from reconciler.blueprints.offering import crd, kinds, parameters
-from reconciler.blueprints.offering import known as earlier
+from reconciler.blueprints.offering import kinds as earlier
 from reconciler.blueprints.offering.catalogue import Catalogue, CatalogueFault, Offering, Plan
-from reconciler.blueprints.offering.kinds import Named
-from reconciler.blueprints.offering.known import Before, Known, shown_metadata
+from reconciler.blueprints.offering.kinds import Before, Known, Named, shown_metadata
 from reconciler.blueprints.offering.outcomes import line
-from reconciler.blueprints.offering.structural import stricter
+from reconciler.blueprints.offering.parameters import stricter
 from reconciler.core import keys, names
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.manifest import JSON, Manifest, get_text

@@ -1,14 +1,21 @@
-"""Derives the names of an offering's kinds, and all names that follow from them."""
+"""Derives the names of an offering's kinds, and reads the sources in generated files.
 
+So an offering can outlive its catalogue entry: its source lies in an annotation of the CRD of its
+instances. The lock file that earlier versions wrote beside the files is read once more.
+"""
+
+import json
 import re
 import unicodedata
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from reconciler.api.osb import BrokerSpec, service_label
-from reconciler.blueprints.offering.catalogue import CatalogueFault
-from reconciler.core import names
+from reconciler.api.osb import BrokerSpec, generated_kind, service_label
+from reconciler.blueprints.offering.catalogue import CatalogueFault, Offering, Plan, Schemas
+from reconciler.core import keys, manifest, names
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Kind
 
 VERSION: Final = "v1"
@@ -16,6 +23,10 @@ _WORD: Final = re.compile("[A-Za-z0-9]+")
 _STEM: Final = re.compile("[A-Z][A-Za-z0-9]*")
 _GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 _TAKEN: Final = (".k8s.io", ".kubernetes.io")  # these take an approval
+LOCK: Final = "catalog.lock"
+_MOST_OCTETS: Final = 100 * 1024  # of an annotation: 256 KiB is what an object may have
+_PARTS: Final = ("create", "update", "bind")
+_DIGEST_LENGTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +103,120 @@ def _too_long(named: Named) -> str:
         if len(text) > names.MAX_LABEL:
             return f"{text} has more than {names.MAX_LABEL} characters"
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An offering that files were made from, and the stem of its kinds."""
+
+    stem: str
+    offering: Offering
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The sources of all files; `files` are their names. The empty one is of no files."""
+
+    broker: str = ""
+    group: str = ""
+    known: Mapping[str, Known] = field(default_factory=dict)  # by the offering's id
+    files: frozenset[str] = frozenset()
+
+    def by_name(self, offering: str) -> Known | None:
+        return next((one for one in self.known.values() if one.offering.name == offering), None)
+
+
+def before(files: Mapping[str, Sequence[Manifest]], lock: bytes | None) -> Before:
+    """Return the sources in generated files, or in a lock file. Raises ConfigError."""
+    if lock is not None:
+        held = _json(lock, LOCK)
+        schemas = manifest.get_map(held, "schemas")
+        found = [_known(one, schemas) for one in manifest.get_maps(held, "offerings")]
+        of = (manifest.get_text(held, "broker"), manifest.get_text(held, "group"))
+        names = frozenset((*files, LOCK))
+        return Before(*of, {one.offering.id: one for one in found}, names)
+    broker = group = ""
+    known: dict[str, Known] = {}
+    for path, documents in files.items():
+        for document in documents:
+            kind = generated_kind(document)
+            if kind is not None:
+                broker, group = kind.broker, kind.kind.group
+            if text := manifest.annotations_of(document).get(keys.OSB_OFFERED, ""):
+                held = _json(text, f"{path}, annotation {keys.OSB_OFFERED}")
+                one = _known(held, manifest.get_map(held, "schemas"))
+                known[one.offering.id] = one
+    return Before(broker, group, known, frozenset(files))
+
+
+def _json(content: str | bytes, where: str) -> Manifest:
+    try:
+        return manifest.get_map(json.loads(content))
+    except (ValueError, RecursionError):
+        hint = "Take it from Git; without it, nothing is known of plans that files were made for"
+        raise ConfigError("it is no JSON", where=where, hint=hint) from None
+
+
+def _known(held: Manifest, schemas: Manifest) -> Known:
+    offering = Offering(
+        id=manifest.get_text(held, "id"),
+        name=manifest.get_text(held, "name"),
+        description=manifest.get_text(held, "description"),
+        metadata=manifest.get_map(held, "metadata"),
+        plans=tuple(_plan(one, schemas) for one in manifest.get_maps(held, "plans")),
+    )
+    return Known(manifest.get_text(held, "stem"), offering)
+
+
+def _plan(held: Manifest, schemas: Manifest) -> Plan:
+    said = manifest.get_text_map(held, "schemas")
+    parts = {key: manifest.get_map(schemas, said[key]) for key in _PARTS if key in said}
+    return Plan(
+        id=manifest.get_text(held, "id"),
+        name=manifest.get_text(held, "name"),
+        description=manifest.get_text(held, "description"),
+        bindable=manifest.get_bool(held, "bindable"),
+        plan_updateable=manifest.get_bool(held, "planUpdateable"),
+        schemas=Schemas(**parts),
+    )
+
+
+def noted(known: Known) -> str:
+    """Return the annotation. Schemas that are too large are left out: they are any object then."""
+    offering, schemas = known.offering, dict[str, JSON]()
+    held: dict[str, JSON] = {
+        "id": offering.id,
+        "name": offering.name,
+        "stem": known.stem,
+        "description": offering.description,
+        "metadata": offering.metadata,
+        "plans": [_noted_plan(plan, schemas) for plan in offering.plans],
+    }
+    text = manifest.canonical({**held, "schemas": schemas})
+    if len(text) > _MOST_OCTETS:
+        text = manifest.canonical({**held, "schemas": {}})
+    return text.decode()
+
+
+def _noted_plan(plan: Plan, schemas: dict[str, JSON]) -> dict[str, JSON]:
+    said: dict[str, JSON] = {}
+    for key in _PARTS:
+        schema = getattr(plan.schemas, key)
+        if schema is not None:
+            mark = manifest.digest(schema)[:_DIGEST_LENGTH]
+            said[key], schemas[mark] = mark, schema
+    return {
+        "id": plan.id,
+        "name": plan.name,
+        "description": plan.description,
+        "bindable": plan.bindable,
+        "planUpdateable": plan.plan_updateable,
+        "schemas": said,
+    }
+
+
+def shown_metadata(metadata: Manifest) -> dict[str, JSON]:
+    """Return what of an offering's metadata files show."""
+    shown = ("displayName", "longDescription", "documentationUrl")
+    texts = {key: manifest.get_text(metadata, key) for key in shown}
+    return {key: text for key, text in texts.items() if text}

@@ -11,8 +11,8 @@ import signal
 import pytest
 import yaml
 
-from bind.door.wire import binding_provider
-from bind.door.wire import text as text_of
+from bind.door.handlers.answers import binding_provider
+from bind.door.handlers.answers import text as text_of
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names, refs
 from reconciler.core.manifest import annotations_of, get_map, get_text

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from klutchctl.binding.sign_in.callback import Foreign
-from klutchctl.binding.sign_in.signed_in import Answer, Expected
+from klutchctl.binding.sign_in.signed_in import Answer, Expected, Foreign
 from reconciler.core.secret import Secret
 from tests.support import binding_objects as objects
 

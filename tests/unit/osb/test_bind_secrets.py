@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bind.osb.decisions import credentials, rotation
+from bind.osb.decisions import credentials
 from bind.osb.decisions import record as records_of
 from bind.osb.decisions.view import BindingView, HeldSecret
 from reconciler.api.osb import GeneratedKind
@@ -226,19 +226,19 @@ def test_what_is_in_no_secret_is_shown_and_leaves_ready_alone() -> None:
 @pytest.mark.parametrize(
     ("stated", "terms"),
     [
-        ({}, rotation.Terms(None, timedelta(hours=1), "")),
-        ({"every": "720h"}, rotation.Terms(timedelta(days=30), timedelta(hours=1), "")),
-        ({"every": "1s"}, rotation.Terms(timedelta(minutes=1), timedelta(hours=1), "")),
-        ({"every": "often"}, rotation.Terms(None, timedelta(hours=1), "")),
-        ({"every": "-5h"}, rotation.Terms(None, timedelta(hours=1), "")),
-        ({"overlap": "24h"}, rotation.Terms(None, timedelta(days=1), "")),
-        ({"overlap": "0s"}, rotation.Terms(None, timedelta(), "")),
-        ({"overlap": "?"}, rotation.Terms(None, timedelta(hours=1), "")),
-        ({"request": "1"}, rotation.Terms(None, timedelta(hours=1), "1")),
+        ({}, credentials.Terms(None, timedelta(hours=1), "")),
+        ({"every": "720h"}, credentials.Terms(timedelta(days=30), timedelta(hours=1), "")),
+        ({"every": "1s"}, credentials.Terms(timedelta(minutes=1), timedelta(hours=1), "")),
+        ({"every": "often"}, credentials.Terms(None, timedelta(hours=1), "")),
+        ({"every": "-5h"}, credentials.Terms(None, timedelta(hours=1), "")),
+        ({"overlap": "24h"}, credentials.Terms(None, timedelta(days=1), "")),
+        ({"overlap": "0s"}, credentials.Terms(None, timedelta(), "")),
+        ({"overlap": "?"}, credentials.Terms(None, timedelta(hours=1), "")),
+        ({"request": "1"}, credentials.Terms(None, timedelta(hours=1), "1")),
     ],
 )
-def test_terms_of_rotation(stated: dict[str, str], terms: rotation.Terms) -> None:
-    assert rotation.terms({"spec": {"rotation": stated}}) == terms
+def test_terms_of_rotation(stated: dict[str, str], terms: credentials.Terms) -> None:
+    assert credentials.terms({"spec": {"rotation": stated}}) == terms
 
 
 @pytest.mark.parametrize(
@@ -254,4 +254,4 @@ def test_old_credentials_leave_after_the_overlap_or_at_their_end(
             "expires_at": None if expires is None else NOW + expires,
         }
     )
-    assert rotation.leaves_at({"spec": {}}, old, NOW) == NOW + timedelta(minutes=leaves)
+    assert credentials.leaves_at({"spec": {}}, old, NOW) == NOW + timedelta(minutes=leaves)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import ClassVar, Final
 
 from bind.osb import engine
-from bind.osb.decisions import causes, credentials, record, rotation
+from bind.osb.decisions import causes, credentials, record
 from bind.osb.decisions.bindings import numbers, status
 from bind.osb.decisions.bindings.seen import Seen, circumstances, ends, is_held, is_still_bound
 from bind.osb.decisions.moves import Moves
@@ -213,7 +213,7 @@ class BindingMoves(Moves):
             if old is None or old.id == new.id or old.leave_at is not None or _is_same(old, new):
                 continue
             is_at_once = is_lost and old is seen.current
-            leave_at = self.now if is_at_once else rotation.leaves_at(seen.claim, old, self.now)
+            leave_at = self.now if is_at_once else credentials.leaves_at(seen.claim, old, self.now)
             yield record.changed(old, leave_at=leave_at)
 
     def _note(self, *, is_rotated: bool, is_same: bool) -> Note:

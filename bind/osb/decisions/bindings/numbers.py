@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from bind.osb import engine
-from bind.osb.decisions import causes, credentials, record, rotation
+from bind.osb.decisions import causes, credentials, record
 from bind.osb.decisions.bindings import status
 from bind.osb.decisions.bindings.seen import Seen, circumstances, is_held, target
 from bind.osb.decisions.record import Intent, Record
@@ -39,7 +39,7 @@ def begin(seen: Seen) -> Next:
         state=record.INTENDED,
         number=number,
         intent=Intent("Bind", seen.now, target(seen, instance.plan)),
-        asked=rotation.terms(seen.claim).request,
+        asked=credentials.terms(seen.claim).request,
         term=seen.view.term,
         broker_uid=instance.broker_uid,
         origin=instance.origin,
@@ -63,7 +63,7 @@ def retry(seen: Seen, candidate: Record) -> Next | None:
         instance=instance.id,
         service=instance.service,
         plan=instance.plan,
-        asked=rotation.terms(seen.claim).request,
+        asked=credentials.terms(seen.claim).request,
     )
     return replace(soon(step), begins=True)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
-from bind.osb.decisions import causes, record, rotation
+from bind.osb.decisions import causes, credentials, record
 from bind.osb.decisions.record import Record, Sent
 from bind.osb.decisions.view import BindingView, Broker, InstanceView, Pause, parameters_of
 from reconciler.blueprints.offering.catalogue import Plan
@@ -122,7 +122,7 @@ def is_still_bound(one: Record) -> bool:
 def is_same(seen: Seen) -> bool:
     """Tell whether the credentials that count are those of an older binding, so that both stay."""
     current = seen.current
-    return current is not None and rotation.is_repeated(current, seen.older)
+    return current is not None and credentials.is_repeated(current, seen.older)
 
 
 def is_of_lost(view: InstanceView, one: Record) -> bool:
@@ -150,7 +150,7 @@ def circumstances(seen: Seen, closed: str) -> str:
     parts: list[JSON] = [
         offered if closed == record.REFUSED else "",
         manifest.annotations_of(seen.claim).get(keys.OSB_RETRY, ""),
-        rotation.terms(seen.claim).request,
+        credentials.terms(seen.claim).request,
         dict(parameters_of(seen.claim)),
         instance.plan if instance is not None else "",
     ]

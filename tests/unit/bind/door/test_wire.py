@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from bind.door import catalogue, wire
+from bind.door import catalogue
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
 from bind.door.identity import Identity
@@ -177,23 +177,23 @@ EXPORT = (
 
 def response(**changes):
     given = {"kubeconfig": b"a", "identity": ALICE, "sid": "h3Xk9a", **changes}
-    return wire.binding_response([DATABASES], **given)
+    return answers.binding_response([DATABASES], **given)
 
 
 def test_a_binding_response_is_the_captured_one():
-    assert wire.text(response()).decode() == RESPONSE
+    assert answers.text(response()).decode() == RESPONSE
 
 
 def test_the_provider_document_is_the_captured_one():
-    document = wire.binding_provider(
+    document = answers.binding_provider(
         authorize_url="http://backend.example/authorize", pretty_name=""
     )
-    assert wire.text(document).decode() == EXPORT
+    assert answers.text(document).decode() == EXPORT
 
 
 def test_a_template_without_claims_asks_for_none():
     plain = Offer("n", "t", GroupResource("", "things"), "Thing", "thing", "Namespaced")
-    resources = manifest.get_maps(wire.export_request(plain), "spec", "resources")
+    resources = manifest.get_maps(answers.export_request(plain), "spec", "resources")
     assert resources == [{"group": "", "resource": "things"}]
 
 
@@ -205,7 +205,7 @@ def test_a_machine_gets_no_grant():
 def test_a_response_is_padded_and_of_the_standard_alphabet(length):
     # `?` and `~` become the characters in which the alphabets differ, one time in three (F10).
     document = response(sid="?" * length + "?~?~?~")
-    text = wire.encoded(document)
+    text = answers.encoded(document)
     assert re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", text)
     assert len(text) % 4 == 0
     assert json.loads(base64.b64decode(text, validate=True)) == document
@@ -222,16 +222,16 @@ def test_a_response_is_padded_and_of_the_standard_alphabet(length):
     ],
 )
 def test_what_was_agreed_to_is_said_for_each_claim(agreed, states):
-    claims = manifest.get_maps({"consent": wire.consent_of(DATABASES, agreed)}, "consent")
+    claims = manifest.get_maps({"consent": answers.consent_of(DATABASES, agreed)}, "consent")
     assert [claim["state"] for claim in claims] == states
     assert [claim["resource"] for claim in claims] == ["secrets", "configmaps"]
-    assert wire.consent_of(DATABASES, None) is None  # nobody was asked
+    assert answers.consent_of(DATABASES, None) is None  # nobody was asked
 
 
 def test_an_offer_of_the_catalogue_says_what_it_asks_for():
     offered = replace(DATABASES, title="Databases", description="A database", claims=(SECRETS,))
     without_group = {name: value for name, value in SECRETS.items() if name != "group"}
-    assert wire.offer(offered) == {
+    assert answers.offer(offered) == {
         "namespace": "klutch-bind",
         "name": "databases",
         "group": "shop.example",
@@ -244,7 +244,7 @@ def test_an_offer_of_the_catalogue_says_what_it_asks_for():
 
 
 def test_a_refusal_is_a_document_with_its_code():
-    assert wire.failure("conflict", "It is another's") == {
+    assert answers.failure("conflict", "It is another's") == {
         "kind": "Error",
         "apiVersion": "bind.klutchctl.dev/v1alpha1",
         "code": "conflict",

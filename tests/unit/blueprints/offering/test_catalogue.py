@@ -11,8 +11,7 @@ from reconciler.blueprints.offering.catalogue import (
     MaintenanceInfo,
     catalogue_of,
 )
-from reconciler.blueprints.offering.parameters import of_bindings, of_instances
-from reconciler.blueprints.offering.structural import FREE
+from reconciler.blueprints.offering.parameters import FREE, of_bindings, of_instances
 
 PLAN = {"id": "p1", "name": "small", "description": "A small one"}
 SERVICE = {"id": "s1", "name": "db", "description": "A database", "bindable": True, "plans": [PLAN]}

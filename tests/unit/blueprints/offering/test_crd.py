@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.blueprints.offering import crd as crds
-from reconciler.blueprints.offering import structural as forms
+from reconciler.blueprints.offering import parameters as forms
 from reconciler.blueprints.offering.catalogue import CatalogueFault
 from reconciler.core.manifest import canonical, get_list, get_map, get_maps, get_text
 from tests.support.offerings import crd, made, plan, rules_of, service, spec_of

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft4Validator
 
-from reconciler.blueprints.offering.structural import (
+from reconciler.blueprints.offering.parameters import (
     ANYTHING,
     FREE,
     INT_OR_STRING,

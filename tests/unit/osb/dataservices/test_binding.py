@@ -14,10 +14,10 @@ import pytest
 from bind.osb.dataservices import connection
 from bind.osb.dataservices import managed as kinds
 from bind.osb.dataservices.bindings import BINDINGS
-from bind.osb.dataservices.ledger import Seen
+from bind.osb.dataservices.connection import Seen
 from bind.osb.dataservices.store import Kept
+from bind.osb.decisions.credentials import OVERLAP
 from bind.osb.decisions.record import identifier
-from bind.osb.decisions.rotation import OVERLAP
 from bind.osb.decisions.view import Place
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.core import keys
