@@ -46,7 +46,7 @@ class Include(base_model.StrictModel):
 class KonnectorDefaults(base_model.StrictModel):
     """The konnector, where a Cluster does not say otherwise."""
 
-    image: base_model.Image | None = Field(default=None, description="There is no built-in image.")
+    image: base_model.Image | None = Field(default=None, description="Image; there is no default.")
     rbac: Literal["Minimal", "Full"] | None = Field(
         default=None, description="Its rights in the app cluster. Full is everything."
     )
@@ -68,11 +68,9 @@ class Prune(base_model.StrictModel):
     mode: Annotated[
         Literal["off", "report", "auto"],
         BeforeValidator(lambda mode: "off" if mode is False else mode),
-    ] = Field(
-        default="auto", description="off: not looked at. report: shown, not done. auto: done."
-    )
+    ] = Field(default="auto", description="off: ignored. report: only shown. auto: done.")
     max_deletes: StrictInt = Field(
-        default=10, ge=0, description="More than this in a run: none of them."
+        default=10, ge=0, description="If a run has more, it makes none of them."
     )
     max_delete_percent: StrictInt = Field(
         default=5, ge=0, le=100, description="The smaller limit wins; below 20 units, half may go."
@@ -83,7 +81,9 @@ class Prune(base_model.StrictModel):
     keep_if_in_use: StrictBool = Field(
         default=True, description="No replace and no delete while service instances exist."
     )
-    on_cluster_leave: Literal["Release", "Delete", "Block"] = "Release"
+    on_cluster_leave: Literal["Release", "Delete", "Block"] = Field(
+        default="Release", description="For the space of a Cluster that left the files."
+    )
 
 
 class PolicyDefault(base_model.StrictModel):
@@ -97,7 +97,7 @@ class PolicyDefault(base_model.StrictModel):
 class Suspend(base_model.StrictModel):
     """Present: the cluster, or all of the fleet, is left alone."""
 
-    reason: base_model.Line
+    reason: base_model.Line = Field(description="A text for plans, status and the board.")
 
 
 class FleetSpec(base_model.StrictModel):
@@ -108,8 +108,8 @@ class FleetSpec(base_model.StrictModel):
             Include,
             base_model.Shorthand("string", _glob_alone),
         ]
-    ] = Field(default=[])
-    vars: dict[StrictStr, StrictStr] = Field(default={}, description="Texts for ${vars.NAME}.")
+    ] = Field(default=[], description="Globs of further files, from the folder of this one.")
+    vars: dict[StrictStr, StrictStr] = Field(default={}, description="Values of ${vars.NAME}.")
     konnector: KonnectorDefaults = KonnectorDefaults()
     prune: Prune = Prune()
     policies: PolicyDefault | None = Field(
@@ -121,8 +121,8 @@ class FleetSpec(base_model.StrictModel):
 class SecretRef(base_model.StrictModel):
     """A kubeconfig in a Secret; its namespace is always klutch-bind."""
 
-    name: base_model.Subdomain
-    key: base_model.SecretKey
+    name: base_model.Subdomain = Field(description="The Secret.")
+    key: base_model.SecretKey = Field(description="The key with the kubeconfig.")
 
 
 class Access(base_model.StrictModel):
@@ -130,9 +130,11 @@ class Access(base_model.StrictModel):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
-    kubeconfig_context: base_model.Line | None = None
+    kubeconfig_context: base_model.Line | None = Field(default=None, description="A context.")
     secret_ref: SecretRef | None = None
-    in_cluster: Literal[True] | None = None
+    in_cluster: Literal[True] | None = Field(
+        None, description="The cluster of klutchctl's own pod."
+    )
 
     @model_validator(mode="after")
     def _one(self) -> "Access":
@@ -148,31 +150,31 @@ class ControlPlaneSpec(base_model.StrictModel):
 
     access: Access
     mode: Literal["Direct", "AppClusterBinding"] = Field(
-        default="Direct", description="Who creates the binding spaces: klutchctl, or the backend."
+        default="Direct", description="Program that makes spaces: klutchctl, or klutch-bind."
     )
     endpoint: base_model.Url | None = Field(
-        default=None, description="Where app clusters reach it, if elsewhere."
+        default=None, description="Its address for app clusters, if it is another one."
     )
     ca_file: base_model.FilePath | None = Field(
         default=None, description="Its CA certificates, in the repository."
     )
     namespace: base_model.DnsLabel = Field(
-        default="klutch-fleet", description="Where AppClusterBindings live."
+        default="klutch-fleet", description="The namespace of AppClusterBindings."
     )
     pretty_name: base_model.Line | None = Field(
-        default=None, description="The provider's name for people."
+        default=None, description="Name of the provider, for people."
     )
     template_namespaces: list[base_model.DnsLabel] = Field(
         default=[],
-        description="Only APIServiceExportTemplates in these say what it offers. []: all do.",
+        description="Namespaces of the templates that count. []: all.",
     )
 
 
 class AppClusterBindingName(base_model.StrictModel):
     """The AppClusterBinding of a cluster, where it has one already."""
 
-    namespace: base_model.DnsLabel | None = None
-    name: base_model.DnsLabel | None = None
+    namespace: base_model.DnsLabel | None = Field(default=None, description="Its namespace.")
+    name: base_model.DnsLabel | None = Field(default=None, description="Its name.")
 
 
 class Adopt(base_model.StrictModel):
@@ -187,15 +189,15 @@ class ClusterSpec(base_model.StrictModel):
     """An app cluster."""
 
     access: Access
-    control_plane: base_model.Name
+    control_plane: base_model.Name = Field(description="The ControlPlane that serves it.")
     identity: base_model.Uid | None = Field(
-        default=None, description="uid of its namespace kube-system: refuses a swapped kubeconfig."
+        default=None, description="UID of its namespace kube-system. Refuses another cluster."
     )
     adopt: Adopt | None = Field(
         default=None, description="The binding space to give it: after a rename, or a release."
     )
     endpoint: base_model.Url | None = Field(
-        default=None, description="Where the control plane reaches it."
+        default=None, description="Its address for the control plane (AppClusterBinding)."
     )
     ca_file: base_model.FilePath | None = Field(
         default=None, description="Its CA certificates, in the repository."

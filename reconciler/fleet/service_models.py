@@ -19,8 +19,8 @@ from reconciler.fleet import base_model
 class Resource(base_model.StrictModel):
     """A kind of object that a service offers."""
 
-    group: base_model.Group
-    resource: base_model.Plural = Field(description="Its plural, as postgresqlinstances.")
+    group: base_model.Group = Field(description="The API group of the kind.")
+    resource: base_model.Plural = Field(description="Its plural, such as postgresqlinstances.")
 
 
 def _all_or_some(names: list[str]) -> list[str]:
@@ -35,10 +35,10 @@ ObjectNames: TypeAlias = Annotated[list[base_model.ObjectName], AfterValidator(_
 class CeilingClaim(base_model.StrictModel):
     """Objects in the app cluster that a service may read or write."""
 
-    group: base_model.GroupOrCore = ""
-    resource: base_model.Plural
-    version: base_model.Version
-    owner: Literal["Provider", "Consumer"] = Field(description="Whose objects these are.")
+    group: base_model.GroupOrCore = Field(default="", description="API group; empty for Secrets.")
+    resource: base_model.Plural = Field(description="Its plural, such as secrets.")
+    version: base_model.Version = Field(description="Its API version, such as v1.")
+    owner: Literal["Provider", "Consumer"] = Field(description="Provider: comes down. Else: up.")
     names: ObjectNames = Field(default=["*"], min_length=1, description='Names, or "*" for all.')
     namespaces: ObjectNames = Field(
         default=["*"], description='Names, or "*" for all; [] for objects without a namespace.'
@@ -56,24 +56,24 @@ class CeilingClaim(base_model.StrictModel):
 class Claim(CeilingClaim):
     """A claim, and what becomes of it."""
 
-    state: Literal["Accepted", "Rejected"] = "Accepted"
+    state: Literal["Accepted", "Rejected"] = Field(default="Accepted", description="Your decision.")
 
 
 class TemplateSpec(base_model.StrictModel):
     """A service as this fleet offers it."""
 
-    resources: list[Resource] = Field(min_length=1)
+    resources: list[Resource] = Field(min_length=1, description="The kinds of the service.")
     claims: list[CeilingClaim] = Field(
-        default=[], description="The most that may ever be accepted."
+        default=[], description="The most that a Binding may accept."
     )
 
 
 class Expression(base_model.StrictModel):
     """A condition on one label."""
 
-    key: base_model.LabelKey
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: list[base_model.LabelValue] = Field(default=[])
+    key: base_model.LabelKey = Field(description="A label of Clusters.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(description="The test.")
+    values: list[base_model.LabelValue] = Field(default=[], description="For In and NotIn.")
 
     @model_validator(mode="after")
     def _values_fit(self) -> "Expression":
@@ -87,10 +87,10 @@ class Expression(base_model.StrictModel):
 class Selector(base_model.StrictModel):
     """App clusters. Labels and expressions together select, names add, exclude takes away."""
 
-    match_labels: base_model.Labels = Field(default={})
-    match_expressions: list[Expression] = Field(default=[])
-    names: list[base_model.Name] = Field(default=[])
-    exclude: list[base_model.Name] = Field(default=[])
+    match_labels: base_model.Labels = Field(default={}, description="Clusters have all of these.")
+    match_expressions: list[Expression] = Field(default=[], description="And pass all of these.")
+    names: list[base_model.Name] = Field(default=[], description="These Clusters, too.")
+    exclude: list[base_model.Name] = Field(default=[], description="But not these Clusters.")
     optional: StrictBool = Field(default=False, description="It may select no cluster.")
 
 
@@ -101,18 +101,20 @@ class BindingSpec(base_model.StrictModel):
         json_schema_extra={"oneOf": [{"required": ["template"]}, {"required": ["resources"]}]}
     )
 
-    template: base_model.Name | None = Field(default=None, description="Either a Template ...")
+    template: base_model.Name | None = Field(default=None, description="A Template, or resources.")
     resources: list[Resource] | None = Field(
-        default=None, min_length=1, description="... or resources."
+        default=None, min_length=1, description="Kinds, without a Template."
     )
     clusters: Selector
     parameters: dict[StrictStr, JsonValue] = Field(
-        default={}, description="For the service; immutable."
+        default={}, description="Values for the provider. They cannot change."
     )
     claims: list[Claim] | None = Field(
         default=None, description="Absent: those of the Template. []: none."
     )
-    deletion_policy: Literal["Release", "Delete", "Block"] = "Release"
+    deletion_policy: Literal["Release", "Delete", "Block"] = Field(
+        default="Release", description="For units that leave the files."
+    )
     depends_on: list[base_model.Name] = Field(
         default=[], description="Bindings that must be Ready first."
     )
@@ -127,19 +129,21 @@ class BindingSpec(base_model.StrictModel):
 class Permission(base_model.StrictModel):
     """Templates that may be bound in some clusters."""
 
-    templates: list[base_model.Name] = Field(min_length=1)
+    templates: list[base_model.Name] = Field(min_length=1, description="Allowed Templates.")
     clusters: Selector
 
 
 class Limits(base_model.StrictModel):
     """The limits of a Policy."""
 
-    bindings_per_cluster: StrictInt | None = Field(default=None, ge=1)
+    bindings_per_cluster: StrictInt | None = Field(
+        default=None, ge=1, description="The most Bindings for each Cluster."
+    )
 
 
 class PolicySpec(base_model.StrictModel):
     """The permissions of Bindings in some files. Where a Policy matches, all else is denied."""
 
-    paths: list[base_model.PathPattern] = Field(min_length=1)
-    allow: list[Permission] = Field(default=[])
+    paths: list[base_model.PathPattern] = Field(min_length=1, description="Globs of files.")
+    allow: list[Permission] = Field(default=[], description="One of these has to match.")
     limits: Limits = Limits()

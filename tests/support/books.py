@@ -6,16 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
-    ".",
-    "klutchctl",
-    "klutchctl/deploy/monitoring",
-    "konnector",
-    "bind",
-    "reconciler",
-    "schemas",
-    "fleet-example",
-    "fleet-example/services",
-    "tests/captures",
+    *(".", "klutchctl", "klutchctl/deploy/monitoring", "konnector", "bind", "reconciler"),
+    *("schemas", "fleet-example", "fleet-example/services", "tests/captures"),
 )
 SITE = ROOT / "klutchctl/docs"
 BOOKS = tuple(

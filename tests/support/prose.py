@@ -9,6 +9,12 @@ from typing import Final
 from tests.support import books
 
 MEAN, MOST, CELL = 18, 30, 120  # words of a sentence, on average and at most; characters of a cell
+PASSIVE_SHARE, SHORT = 0.12, 10  # of the sentences of a page; of a shorter page, it says nothing
+PASSIVE: Final = re.compile(
+    r"\b(?:is|are|was|were|be|been|being)(?: (?:not|never|also|only|\w+ly))? "
+    r"(?:(?!need|indeed)\w\w+ed|made|kept|held|found|given|taken|seen|shown|known|written|read|sent|lost"
+    r"|left|bound|built|cut|put|set|hidden|chosen|drawn|run)\b"
+)
 WORDS: Final = re.compile(
     r"\b(told|tells?|says so|strangers?|lets? go|letting go|in vain|anew|whoever|its book|judged?"
     r"|meanwhile|at home|whom|thereby|beneath|likewise|mends?|all the same|keeps? back|kept back"
@@ -32,6 +38,9 @@ def faults(page: str) -> Iterator[str]:
     lengths = {one: len(re.findall(r"\w[\w'-]*", one)) for one in sentences(text)}
     if lengths and (average := mean(lengths.values())) > MEAN:
         yield f"{average:.1f} words a sentence"
+    share = sum(bool(PASSIVE.search(one)) for one in lengths) / max(len(lengths), SHORT)
+    if share > PASSIVE_SHARE:
+        yield f"{share:.0%} of the sentences are passive"
     yield from (f"{count} words: {one}" for one, count in lengths.items() if count > MOST)
     rows = (line for line in text.splitlines() if line.startswith("|"))
     cells = (cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", row))

@@ -79,8 +79,9 @@ def charts() -> Iterator[str]:
         folder = ROOT / name / "deploy/chart"
         schema = json.loads((folder / "values.schema.json").read_text("utf-8"))
         yield f"## {name}/deploy/chart\n\n```yaml\n{(folder / 'values.yaml').read_text('utf-8')}```"
-        yield "\n| value | type | |\n|---|---|---|"
-        yield from _rows(schema, schema.get("definitions", {}), "")
+        yield "\n| value | type |\n|---|---|"
+        rows = _rows(schema, schema.get("definitions", {}), "")
+        yield from (row.removesuffix("|  |") + "|" for row in rows)
         yield ""
 
 
