@@ -19,7 +19,7 @@ from bind.app_cluster_binding.facts import Seen, Space, Terms
 from bind.app_cluster_binding.space import Ownership
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.blueprints import konnector
-from reconciler.blueprints.server_defaults import with_defaults
+from reconciler.blueprints.objects import with_defaults
 from reconciler.core import conditions, field_set, keys, manifest
 from reconciler.core.conditions import UNKNOWN, Condition
 from reconciler.core.decision import NOTHING, Apply, Decision, Step, preconditions_of, writes

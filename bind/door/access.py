@@ -22,8 +22,7 @@ from bind.door.identity import Identity, Naming
 from reconciler.core import yaml_text
 from reconciler.core.errors import ConfigError
 from reconciler.core.yaml_text import Fields
-from reconciler.oidc.keys import ALGORITHMS
-from reconciler.oidc.provider import is_secure
+from reconciler.oidc.provider import ALGORITHMS, is_secure
 
 API_VERSION: Final = "bind.klutchctl.dev/v1alpha1"
 KIND: Final = "Access"

@@ -31,8 +31,7 @@ from reconciler.controller.tasks import Clock
 from reconciler.core.errors import ConfigError
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
-from reconciler.oidc.errors import ProviderFault, UnmetDemand
-from reconciler.oidc.provider import is_secure
+from reconciler.oidc.provider import ProviderFault, UnmetDemand, is_secure
 from reconciler.outbound.http import OutboundError
 from reconciler.tls import TlsFiles
 from reconciler.web.requests import Handler, Proxies, Request, Response, Router, Routes

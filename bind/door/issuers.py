@@ -16,8 +16,7 @@ from reconciler.core.addresses import Address, is_loopback
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.oidc import tokens
-from reconciler.oidc.errors import ProviderFault, TokenRefused
-from reconciler.oidc.keys import KeySet
+from reconciler.oidc.provider import KeySet, ProviderFault, TokenRefused
 from reconciler.outbound.http import Http, OutboundError
 from reconciler.outbound.issuer import Issuer
 

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bind.osb.controllers.brokers import Brokers, Calls
-from bind.osb.controllers.claims import Claims
+from bind.osb.brokers import Brokers, Calls
+from bind.osb.claims import Claims
 from bind.osb.dataservices import controllers
 from bind.osb.dataservices import reconciling as compositions
 from bind.osb.informers import Informers, InstanceKey, Kinds, Places

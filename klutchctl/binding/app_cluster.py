@@ -11,9 +11,8 @@ from typing import Final, assert_never
 
 from klutchctl.binding import Rights, decisions, konnector, response
 from klutchctl.binding.decisions import CreateSecret, KeepSecret, RefreshSecret, SecretStep
-from klutchctl.binding.errors import BindEnded, NotInTime
 from klutchctl.binding.konnector import Decision
-from klutchctl.binding.progress import Progress
+from klutchctl.binding.progress import BindEnded, NotInTime, Progress
 from klutchctl.binding.response import Wanted, until
 from klutchctl.binding.sign_in.signed_in import DRY_RUN, cluster_id
 from reconciler import api

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from klutchctl.binding import provider
-from klutchctl.binding.errors import BadAnswer
+from klutchctl.binding.progress import BadAnswer
 from klutchctl.binding.provider import FrontDoor
 from reconciler.core.errors import ConfigError
 from reconciler.doctor.diagnosis import (
@@ -22,9 +22,14 @@ from reconciler.doctor.diagnosis import (
     warning,
     worst,
 )
-from reconciler.oidc.errors import ProviderFault
-from reconciler.oidc.keys import KeySet, keys_of
-from reconciler.oidc.provider import Provider, discovery_url, provider_of
+from reconciler.oidc.provider import (
+    KeySet,
+    Provider,
+    ProviderFault,
+    discovery_url,
+    keys_of,
+    provider_of,
+)
 from reconciler.outbound.http import Answer, Http, OutboundError
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from klutchctl.binding import Claims, response
-from klutchctl.binding.errors import BadAnswer, BindEnded, NoConsent
+from klutchctl.binding.progress import BadAnswer, BindEnded, NoConsent
 from klutchctl.binding.response import Wanted
 from reconciler import api
 from reconciler.blueprints import consent, objects

@@ -18,8 +18,7 @@ import yaml
 
 from klutchctl.binding import Claims
 from klutchctl.binding.decisions import Answers
-from klutchctl.binding.errors import Denied
-from klutchctl.binding.progress import Progress
+from klutchctl.binding.progress import Denied, Progress
 from klutchctl.binding.provider import MOST, TIMEOUT
 from klutchctl.binding.run import Asked, Bind, Way
 from klutchctl.binding.sign_in import tokens

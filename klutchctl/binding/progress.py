@@ -1,13 +1,15 @@
-"""Prints the progress of a bind, for `klutchctl bind` and `kubectl bind`.
+"""Prints the progress of a bind, for `klutchctl bind` and `kubectl bind`; its failures beside it.
 
 Progress goes to standard error. What other parties sent is shown with nothing in it that acts.
 """
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
+from klutchctl.entry import ExitCode
 from klutchctl.render.terminal import visible
+from reconciler.core.errors import KlutchError
 
 SENTENCES: Final[Mapping[str, str]] = {
     "namespace": "Created Namespace klutch-bind",
@@ -52,3 +54,34 @@ class Progress:
             self._write(line)
         else:
             print(line, end="", file=sys.stderr, flush=True)
+
+
+class BindEnded(KlutchError):
+    """A bind that ended early. `hint` says what to do about it."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.FAILED
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{message}. {hint}" if hint else message)
+
+
+class Denied(BindEnded):
+    """Somebody who may decide says no: the provider, its identity provider, or an API server."""
+
+    exit_code = ExitCode.DENIED
+
+
+class NoConsent(BindEnded):
+    """Nobody agreed: a required claim was rejected, or no answer came."""
+
+    exit_code = ExitCode.HELD_BACK
+
+
+class NotInTime(BindEnded):
+    """The bind did not become Ready in time; earlier writes stay."""
+
+    exit_code = ExitCode.UNHEALTHY
+
+
+class BadAnswer(BindEnded):
+    """A provider answered what cannot be used."""

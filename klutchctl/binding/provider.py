@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import orjson
 
-from klutchctl.binding.errors import BadAnswer, BindEnded, Denied
+from klutchctl.binding.progress import BadAnswer, BindEnded, Denied
 from reconciler.core.documents import MAX_DEPTH, is_within, object_of
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import (

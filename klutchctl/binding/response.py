@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from klutchctl.binding.errors import BadAnswer, BindEnded, NotInTime
-from klutchctl.binding.progress import Progress
+from klutchctl.binding.progress import BadAnswer, BindEnded, NotInTime, Progress
 from klutchctl.binding.provider import parsed
 from reconciler.api import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, manifest, names, yaml_text

@@ -31,7 +31,7 @@ from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.kubeconfig.credential_text import is_shown
+from reconciler.kube.kubeconfig.entries import is_shown
 from reconciler.kube.networks import ANYWHERE, Networks
 from reconciler.oidc.grants import Client
 from reconciler.outbound.http import Http

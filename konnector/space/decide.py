@@ -17,8 +17,13 @@ from typing import Final, Literal, TypeAlias
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.kubeconfig import judge
-from reconciler.api import API_SERVICE_NAMESPACE, INTERVAL, kubeconfig_content, reports_sync
-from reconciler.api.mirroring import is_mirrored
+from reconciler.api import (
+    API_SERVICE_NAMESPACE,
+    INTERVAL,
+    is_mirrored,
+    kubeconfig_content,
+    reports_sync,
+)
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, decision, keys, manifest
 from reconciler.core.conditions import Condition

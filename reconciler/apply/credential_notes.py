@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from reconciler import api
-from reconciler.api.mirroring import mirrored_facts
+from reconciler.api import mirrored_facts
 from reconciler.apply.object_writer import Clusters, ClusterWriter
 from reconciler.apply.patches import annotate
 from reconciler.core import keys, manifest, names

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from reconciler import api
-from reconciler.api.mirroring import reports_cut_off
+from reconciler.api import reports_cut_off
 from reconciler.apply import NotReady
 from reconciler.apply.object_writer import ClusterWriter
 from reconciler.controller.fence import WriteFence

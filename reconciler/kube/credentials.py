@@ -26,7 +26,7 @@ from reconciler.kube.connection import (
     Token,
     TokenFile,
 )
-from reconciler.kube.kubeconfig import credential_text, exec_plugin
+from reconciler.kube.kubeconfig import entries, exec_plugin
 from reconciler.kube.kubeconfig.exec_plugin import Issued
 
 log = logging.getLogger(__name__)
@@ -222,11 +222,11 @@ async def _read_token(path: Path, certificate: ClientCertificate | None) -> _Fet
     problem: str
     try:
         token = (await asyncio.to_thread(_bytes_of, path)).decode("latin-1").strip()
-        problem = credential_text.token_fault(token)
+        problem = entries.token_fault(token)
     except OSError as error:
         problem = f"cannot be read: {error.strerror or 'unreadable'}"
     if problem:
-        where = credential_text.shown_path(path)
+        where = entries.shown_path(path)
         raise ConfigError(f"the token file {problem}", where=where)
     return _Fetched(Auth(_bearer(token), certificate), _FILE_SECONDS, math.inf)
 

@@ -17,9 +17,14 @@ from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 
 from reconciler.core.secret import Secret
-from reconciler.oidc.errors import CredentialFault, ProviderFault
-from reconciler.oidc.keys import ALGORITHMS, kind_of, rsa_bits
-from reconciler.oidc.provider import Provider
+from reconciler.oidc.provider import (
+    ALGORITHMS,
+    CredentialFault,
+    Provider,
+    ProviderFault,
+    kind_of,
+    rsa_bits,
+)
 
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_LIFE: Final = 60  # seconds

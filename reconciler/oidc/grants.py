@@ -17,8 +17,7 @@ from reconciler.core.documents import one_line
 from reconciler.core.secret import HIDDEN, Secret
 from reconciler.oidc.clients import Client as Client
 from reconciler.oidc.clients import Fields, proof
-from reconciler.oidc.errors import GrantRefused, ProviderFault, TokenRefused
-from reconciler.oidc.provider import Provider, is_secure
+from reconciler.oidc.provider import GrantRefused, Provider, ProviderFault, TokenRefused, is_secure
 
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _EXCHANGE_GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"

@@ -12,9 +12,8 @@ from joserfc.errors import JoseError
 from joserfc.jwa import JWSAlgModel
 
 from reconciler.core.secret import Secret
-from reconciler.oidc.errors import TokenRefused, UnknownKey
-from reconciler.oidc.keys import ALGORITHMS as ALGORITHMS
-from reconciler.oidc.keys import KeySet, PublicKey
+from reconciler.oidc.provider import ALGORITHMS as ALGORITHMS
+from reconciler.oidc.provider import KeySet, PublicKey, TokenRefused, UnknownKey
 
 LEEWAY: Final = 30.0  # seconds that two clocks may differ
 _LONGEST_SUBJECT: Final = 255

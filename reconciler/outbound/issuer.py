@@ -5,9 +5,15 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
 from reconciler.core.errors import KlutchError
-from reconciler.oidc.errors import ProviderFault, UnknownKey
-from reconciler.oidc.keys import KeySet, keys_of
-from reconciler.oidc.provider import Provider, discovery_url, provider_of
+from reconciler.oidc.provider import (
+    KeySet,
+    Provider,
+    ProviderFault,
+    UnknownKey,
+    discovery_url,
+    keys_of,
+    provider_of,
+)
 from reconciler.oidc.tokens import Claims
 from reconciler.outbound.http import Http, OutboundError, shown
 

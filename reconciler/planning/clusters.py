@@ -7,7 +7,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from reconciler import api
-from reconciler.api import mirroring
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.decision import FieldChange
 from reconciler.core.live import Address
@@ -86,7 +85,7 @@ def _unnoted_bindings(site: Site, salt: str, changes: Sequence[Change]) -> Itera
     for binding in _own_bindings(site):
         ref = Ref(site.app.name, refs.SECRET, *placement.secret_of(binding))
         secret = None if ref in written else site.app.at(ref)
-        facts = None if secret is None else mirroring.mirrored_facts(secret, source)
+        facts = None if secret is None else api.mirrored_facts(secret, source)
         noted = manifest.annotations_of(binding).get(keys.CREDENTIAL, "")
         if facts is None:
             continue
@@ -210,8 +209,8 @@ def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change
     if wanted.kubeconfig is None or source is None:
         return draft
     # What is noted says already only what the source decides.
-    own = site.app.blind or mirroring.is_mirrored(live)
-    held = api.kubeconfig_facts_of(live) if own else mirroring.mirrored_facts(live, source)
+    own = site.app.blind or api.is_mirrored(live)
+    held = api.kubeconfig_facts_of(live) if own else api.mirrored_facts(live, source)
     fields = _ways_apart(held, source)
     if not fields:
         return draft
@@ -235,7 +234,7 @@ def _why_mended(site: Site, held: api.KubeconfigFacts | None, fields: Sequence[F
         return "its token is revoked; apply writes the present one"
     if site.placement.space in site.control_plane.seen.silent:
         return "leads to the old address, and no konnector sends heartbeats; apply writes the new"
-    if any(map(mirroring.reports_cut_off, _own_bindings(site))):
+    if any(map(api.reports_cut_off, _own_bindings(site))):
         return "leads to the old address, by which its konnector is cut off; apply writes the new"
     return "leads to the old address; its konnector tries the new one, then writes it: apply waits"
 
@@ -326,7 +325,7 @@ def _is_token_lost(site: Site) -> bool:
         return True
     if not index.blind:
         return True
-    return site.is_direct and any(map(mirroring.reports_refusal, _own_bindings(site)))
+    return site.is_direct and any(map(api.reports_refusal, _own_bindings(site)))
 
 
 def _own_bindings(site: Site) -> Iterator[Manifest]:

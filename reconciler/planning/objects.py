@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from reconciler.blueprints.server_defaults import with_defaults
+from reconciler.blueprints.objects import with_defaults
 from reconciler.core import field_set, keys, manifest
 from reconciler.core.decision import FieldChange, field_changes, pointer
 from reconciler.core.manifest import JSON, Manifest

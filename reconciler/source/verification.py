@@ -2,19 +2,21 @@
 
 Trust comes from outside the repository: from files of keys that the operator gives, and from the
 commit that was accepted last. What is not verified counts as unreadable (safety.md, B1).
+Sequoia verifies signatures of GPG (extra `gpg`): no other module imports it.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import pygit2
 from pygit2.enums import ObjectType
 
-from reconciler.core.errors import ConfigError
-from reconciler.source import pgp, signature, sshsig
+from reconciler.core.errors import ConfigError, HostError
+from reconciler.source import signature, sshsig
 from reconciler.source.signature import (
     Refused,
     Signature,
@@ -24,10 +26,18 @@ from reconciler.source.signature import (
     shown,
 )
 
+if TYPE_CHECKING:
+    from pysequoia import Cert
+
+
 MOST_COMMITS: Final = 1_000  # that are new at once
 _MOST_OLD: Final = 10_000  # that are looked at for what is not new
 _MOST_BYTES: Final = 1 << 20  # of one commit or tag
 _TAGS: Final = "refs/tags/"
+BEGIN: Final = b"-----BEGIN PGP SIGNATURE-----"
+_END: Final = b"-----END PGP SIGNATURE-----"
+_MOST_OF_ARMOR: Final = 64 << 10  # of a signature
+_MOST_OF_KEYS: Final = 16 << 20
 
 
 class Incomplete(Unverified):
@@ -49,12 +59,12 @@ class Verification:
     ) -> None:
         self.mode, self._now = mode, now
         self._ssh = _KeyFile("--allowed-signers", allowed_signers, sshsig.parse)
-        self._gpg = _KeyFile("--gpg-keys", gpg_keys, pgp.keys)
+        self._gpg = _KeyFile("--gpg-keys", gpg_keys, keys)
         if mode is not VerificationMode.OFF and allowed_signers is None and gpg_keys is None:
             hint = "Name a file by --allowed-signers, or by --gpg-keys"
             raise ConfigError("there are no keys to verify signatures with", hint=hint)
         if gpg_keys is not None:
-            pgp.check_installed()
+            check_installed()
 
     def check(
         self,
@@ -120,8 +130,8 @@ class Verification:
                 listed = self._ssh.keys()
                 sshsig.verify(armor, signed.payload, listed, principal=signed.email, times=times)
                 return Signature(self.mode, "ssh", signed.email, first)
-            if armor.startswith(pgp.BEGIN):
-                signer = pgp.verify(armor, signed.payload, self._gpg.keys(), now=times[-1])
+            if armor.startswith(BEGIN):
+                signer = verify(armor, signed.payload, self._gpg.keys(), now=times[-1])
                 return Signature(self.mode, "gpg", signer, first)
         except Refused as error:
             raise Refused(f"{what} {error.why}") from None
@@ -216,3 +226,64 @@ def _raw(repository: pygit2.Repository, name: str, wanted: ObjectType) -> bytes:
         return repository.odb.read(name)[1]
     except pygit2.GitError:
         raise Refused(f"{name[:12]} cannot be read") from None
+
+
+def check_installed() -> None:
+    """Raise HostError where the extra is missing."""
+    try:
+        import pysequoia  # noqa: F401 - whether it can be
+    except ImportError:
+        hint = "Install klutchctl[gpg]: pip install 'klutchctl[gpg]'"
+        raise HostError("signatures of GPG cannot be verified here", hint=hint) from None
+
+
+def keys(content: bytes) -> "list[Cert]":
+    """Return the public keys of `gpg --armor --export`. Raises Refused."""
+    from pysequoia import Cert
+
+    if len(content) > _MOST_OF_KEYS:
+        raise Refused(f"has more than {_MOST_OF_KEYS >> 20} MiB")
+    with _in_words("is no list of public keys of GPG"):
+        found = Cert.split_bytes(content)
+    if not found:
+        raise Refused("lists no key")
+    return found
+
+
+def verify(armor: bytes, content: bytes, listed: "list[Cert]", *, now: datetime) -> str:
+    """Return the fingerprint of the listed key that signed some content.
+
+    Raises Refused, whose sentence goes on from "its signature".
+    """
+    import pysequoia
+
+    if len(armor) > _MOST_OF_ARMOR:
+        raise Refused(f"has more than {_MOST_OF_ARMOR >> 10} KiB")
+    if armor.count(BEGIN) != 1 or not armor.rstrip().endswith(_END):
+        raise Refused("is not one signature of GPG")
+    with _in_words("is not one of a listed GPG key over this content"):
+        signature = pysequoia.Sig.from_bytes(armor)
+        result = pysequoia.verify(bytes=content, store=lambda _ids: listed, signature=signature)
+        signed = {str(one.certificate) for one in result.valid_sigs}
+        certificate = next(one for one in listed if one.fingerprint in signed)
+    _check_alive(certificate, now)
+    return str(certificate.fingerprint).upper()
+
+
+@contextmanager
+def _in_words(why: str) -> Iterator[None]:
+    """Refuse at every failure: errors of Sequoia hold backtraces, and a panic is no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise Refused(why) from None
+
+
+def _check_alive(certificate: "Cert", now: datetime) -> None:
+    expiration = certificate.expiration
+    if certificate.is_revoked:
+        raise Refused("is by a GPG key that was revoked")
+    if expiration is not None and expiration.astimezone(UTC) < now:
+        raise Refused(f"is by a GPG key that was valid until {expiration.isoformat()}")

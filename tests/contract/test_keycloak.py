@@ -30,8 +30,8 @@ from reconciler.core.manifest import annotations_of, get_text, name_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants, tokens
-from reconciler.oidc.errors import GrantRefused
 from reconciler.oidc.grants import Client
+from reconciler.oidc.provider import GrantRefused
 from reconciler.oidc.tokens import texts
 from reconciler.outbound.http import Http
 from reconciler.outbound.issuer import Issuer

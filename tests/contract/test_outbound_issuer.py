@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.core.secret import Secret
 from reconciler.oidc import tokens
-from reconciler.oidc.errors import ProviderFault, TokenRefused, UnknownKey
+from reconciler.oidc.provider import ProviderFault, TokenRefused, UnknownKey
 from reconciler.outbound.http import Http, OutboundError
 from reconciler.outbound.issuer import Issuer
 from tests.support import issuer_lies as lies

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants, tokens
-from reconciler.oidc.errors import GrantRefused
+from reconciler.oidc.provider import GrantRefused
 from reconciler.oidc.tokens import texts
 from reconciler.outbound.http import Http
 from reconciler.outbound.issuer import Issuer

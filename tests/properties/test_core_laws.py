@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from reconciler.blueprints.server_defaults import with_defaults
+from reconciler.blueprints.objects import with_defaults
 from reconciler.core import conditions, field_set, names
 from reconciler.core.manifest import canonical, covers, digest, drop, get, put
 from reconciler.core.normalize import canonical_quantity, normalize

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.secret import Secret
-from reconciler.oidc import grants, keys, provider, tokens
-from reconciler.oidc.errors import GrantRefused, ProviderFault, TokenRefused
+from reconciler.oidc import grants, provider, tokens
+from reconciler.oidc.provider import GrantRefused, ProviderFault, TokenRefused
 from tests.support.issuer_tokens import b64
 from tests.unit.oidc.made import ISSUER, KEY, access, key_set, of_access, of_sign_in, sign_in, token
 from tests.unit.oidc.test_answers import DEVICE, TOKENS
@@ -53,7 +53,7 @@ def test_documents_of_providers(document, issuer):
 @given(st.binary(max_size=64) | JWKS)
 def test_key_sets(document):
     with contextlib.suppress(ProviderFault):
-        known = keys.keys_of(document)
+        known = provider.keys_of(document)
         with contextlib.suppress(TokenRefused):
             sign_in(token(of_sign_in()), known)
 

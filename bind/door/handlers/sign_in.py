@@ -20,8 +20,7 @@ from reconciler.core.errors import KlutchError
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants, tokens
 from reconciler.oidc.clients import Client
-from reconciler.oidc.errors import GrantRefused, TokenRefused
-from reconciler.oidc.provider import Provider
+from reconciler.oidc.provider import GrantRefused, Provider, TokenRefused
 from reconciler.web.requests import Cookie, Request, Response
 
 log = logging.getLogger(__name__)

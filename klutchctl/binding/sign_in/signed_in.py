@@ -26,8 +26,7 @@ from urllib.parse import urlsplit
 
 from klutchctl.binding import provider as api
 from klutchctl.binding import response
-from klutchctl.binding.errors import BadAnswer, Denied, NoConsent
-from klutchctl.binding.progress import Progress
+from klutchctl.binding.progress import BadAnswer, Denied, NoConsent, Progress
 from klutchctl.binding.provider import FrontDoor, Provider, with_query
 from klutchctl.binding.response import Grant
 from reconciler.core.errors import ConfigError, HostError

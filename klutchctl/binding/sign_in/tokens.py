@@ -16,8 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 
-from klutchctl.binding.errors import BadAnswer, BindEnded, Denied, NoConsent
-from klutchctl.binding.progress import Progress
+from klutchctl.binding.progress import BadAnswer, BindEnded, Denied, NoConsent, Progress
 from klutchctl.binding.provider import FrontDoor, with_query
 from reconciler.core import keys, names
 from reconciler.core.errors import ConfigError
@@ -27,9 +26,14 @@ from reconciler.core.secret import Secret
 from reconciler.files import read_secret
 from reconciler.kube.cluster import Cluster
 from reconciler.oidc import grants
-from reconciler.oidc.errors import CredentialFault, GrantRefused, ProviderFault, TokenRefused
 from reconciler.oidc.grants import Client, DeviceCode, Form, Tokens
-from reconciler.oidc.provider import Provider
+from reconciler.oidc.provider import (
+    CredentialFault,
+    GrantRefused,
+    Provider,
+    ProviderFault,
+    TokenRefused,
+)
 from reconciler.oidc.tokens import audiences_of, issuer_of
 from reconciler.outbound.http import Answer, Http, OutboundError, shown
 from reconciler.outbound.issuer import Issuer

@@ -20,7 +20,7 @@ from reconciler.core.documents import one_line
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection, ExecPlugin
-from reconciler.kube.kubeconfig import credential_text
+from reconciler.kube.kubeconfig import entries
 
 TIMEOUT: Final = 60.0
 # A person may have to find a phone or log in with a browser.
@@ -108,11 +108,11 @@ def _issued(status: dict[str, str], plugin: ExecPlugin) -> Issued:
         problem = "gave neither a token nor a certificate"
     elif bool(certificate) != bool(key):
         problem = "gave a certificate without its key, or a key without a certificate"
-    elif token and (fault := credential_text.token_fault(token)):
+    elif token and (fault := entries.token_fault(token)):
         problem = f"gave a token that {fault}"
-    elif certificate and (fault := credential_text.certificates_fault(certificate)):
+    elif certificate and (fault := entries.certificates_fault(certificate)):
         problem = f"gave clientCertificateData that {fault}"
-    elif key and (fault := credential_text.key_fault(key)):
+    elif key and (fault := entries.key_fault(key)):
         problem = f"gave clientKeyData that {fault}"
     elif expiry and expires is None:
         problem = "gave an expirationTimestamp that is not an RFC 3339 time"

@@ -17,7 +17,7 @@ from reconciler.core.addresses import proxy_from_environment
 from reconciler.core.errors import ConfigError
 from reconciler.core.yaml_text import MAX_BYTES, Fields
 from reconciler.kube.connection import Connection, TokenFile
-from reconciler.kube.kubeconfig import credential_text, entries, profile
+from reconciler.kube.kubeconfig import entries, profile
 from reconciler.kube.kubeconfig.entries import Kubeconfig, Profile
 from reconciler.kube.kubeconfig.profile import IMPERSONATION
 from reconciler.kube.networks import ANYWHERE, Networks, server_fault
@@ -142,12 +142,12 @@ def in_cluster(
     if problem := server_fault(server):
         raise ConfigError(f"the API server's address {problem}", where="$KUBERNETES_SERVICE_HOST")
     token = root / "token"
-    _checked(token, credential_text.token_fault)
+    _checked(token, entries.token_fault)
     return Connection(
         name=name,
         server=server,
         credential=TokenFile(token),
-        ca=_checked(root / "ca.crt", credential_text.certificates_fault),
+        ca=_checked(root / "ca.crt", entries.certificates_fault),
         proxy=proxy_from_environment(server, environ),
         namespace=_pod_namespace(root / "namespace"),
     )

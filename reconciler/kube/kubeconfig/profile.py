@@ -26,7 +26,7 @@ from reconciler.kube.connection import (
     Token,
     TokenFile,
 )
-from reconciler.kube.kubeconfig import credential_text, entries
+from reconciler.kube.kubeconfig import entries
 from reconciler.kube.kubeconfig.entries import Entry, Profile, ReadFile
 from reconciler.kube.networks import server_fault
 
@@ -151,7 +151,7 @@ def _header(user: Entry) -> Token | TokenFile | BasicAuth | None:
         return BasicAuth(username, Secret(password))
     if file:  # wins over token, as in kubectl
         return TokenFile(entries.path_of(user, "tokenFile"))
-    if token and (problem := credential_text.token_fault(token)):
+    if token and (problem := entries.token_fault(token)):
         raise fields.error(f"token {problem}", at="token")
     return Token(Secret(token)) if token else None
 

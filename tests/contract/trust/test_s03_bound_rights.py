@@ -8,9 +8,8 @@ import pytest
 
 from klutchctl.binding import Rights, konnector
 from klutchctl.binding.app_cluster import AppCluster
-from klutchctl.binding.errors import BindEnded
 from klutchctl.binding.konnector import Decision
-from klutchctl.binding.progress import SENTENCES, Progress
+from klutchctl.binding.progress import SENTENCES, BindEnded, Progress
 from klutchctl.binding.response import Wanted
 from reconciler.core import names, refs
 from reconciler.core.manifest import name_of, put

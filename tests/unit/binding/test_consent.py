@@ -9,7 +9,7 @@ import yaml
 from klutchctl import main
 from klutchctl.binding import Claims, decisions, fleet_file
 from klutchctl.binding.decisions import Answers, Verdict
-from klutchctl.binding.errors import NoConsent
+from klutchctl.binding.progress import NoConsent
 from klutchctl.binding.response import Wanted
 from klutchctl.settings import Settings
 from reconciler.blueprints import consent

@@ -6,7 +6,7 @@ import pytest
 
 from klutchctl.binding import decisions
 from klutchctl.binding.decisions import CreateSecret, KeepSecret, RefreshSecret
-from klutchctl.binding.errors import BindEnded
+from klutchctl.binding.progress import BindEnded
 from klutchctl.binding.response import Wanted
 from reconciler.core.refs import GroupResource
 from tests.support import binding_objects as objects

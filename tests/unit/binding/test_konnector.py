@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from klutchctl.binding import Rights, konnector, response
-from klutchctl.binding.errors import BindEnded, NotInTime
 from klutchctl.binding.konnector import Decision, Served
-from klutchctl.binding.progress import Progress
+from klutchctl.binding.progress import BindEnded, NotInTime, Progress
 from klutchctl.binding.response import Wanted
 from reconciler.api import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import policies, rbac

@@ -13,7 +13,7 @@ from klutchctl.binding.run import Asked, Way, require_issuer
 from klutchctl.binding.sign_in.tokens import Identity
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.kube.kubeconfig.credential_text import is_shown
+from reconciler.kube.kubeconfig.entries import is_shown
 from reconciler.oidc.grants import Client
 from tests.support import binding_objects as objects
 

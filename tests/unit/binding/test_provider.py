@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klutchctl.binding import provider
-from klutchctl.binding.errors import BadAnswer, Denied
+from klutchctl.binding.progress import BadAnswer, Denied
 from klutchctl.binding.provider import Device
 from klutchctl.binding.sign_in import signed_in
 from reconciler.core.errors import ConfigError

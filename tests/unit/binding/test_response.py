@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from klutchctl.binding import response
-from klutchctl.binding.errors import BadAnswer
+from klutchctl.binding.progress import BadAnswer
 from klutchctl.kubectl_bind import Source
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.refs import GroupResource

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from klutchctl.binding.errors import BadAnswer, BindEnded, Denied, NoConsent
-from klutchctl.binding.progress import Progress
+from klutchctl.binding.progress import BadAnswer, BindEnded, Denied, NoConsent, Progress
 from klutchctl.binding.provider import Device
 from klutchctl.binding.sign_in import tokens
 from klutchctl.binding.sign_in.tokens import (

@@ -8,8 +8,7 @@ import yaml
 
 from reconciler.blueprints import konnector, rbac
 from reconciler.blueprints.konnector import SpaceKonnector
-from reconciler.blueprints.objects import UNMARKED, Marks
-from reconciler.blueprints.server_defaults import with_defaults
+from reconciler.blueprints.objects import UNMARKED, Marks, with_defaults
 from reconciler.core import manifest, names
 from reconciler.core.normalize import normalize
 from reconciler.planning.objects import differences

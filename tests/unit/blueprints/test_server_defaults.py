@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.blueprints.server_defaults import with_defaults
+from reconciler.blueprints.objects import with_defaults
 from reconciler.core import server_side_apply
 from reconciler.core.field_set import owned, readable
 from reconciler.core.manifest import covers, drop, get

@@ -6,7 +6,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from reconciler.core.secret import Secret
-from reconciler.oidc import keys, tokens
+from reconciler.oidc import provider, tokens
 from reconciler.oidc.provider import Provider
 from tests.support.issuer_tokens import Signing, SigningKey, b64, signed, signing_key
 
@@ -26,9 +26,9 @@ PROVIDER: Final = Provider(
 )
 
 
-def key_set(*members: SigningKey | dict[str, Any]) -> keys.KeySet:
+def key_set(*members: SigningKey | dict[str, Any]) -> provider.KeySet:
     listed = [key.jwk() if isinstance(key, SigningKey) else key for key in members]
-    return keys.keys_of(json.dumps({"keys": listed}).encode())
+    return provider.keys_of(json.dumps({"keys": listed}).encode())
 
 
 def short_jwk(key: SigningKey) -> dict[str, Any]:
@@ -61,14 +61,14 @@ def token(
     return Secret(by(header or {}, claims, key))
 
 
-def sign_in(given: Secret, known: keys.KeySet | None = None, **check: Any) -> tokens.Claims:
+def sign_in(given: Secret, known: provider.KeySet | None = None, **check: Any) -> tokens.Claims:
     """Check an ID token as the door does after a callback."""
     fields = {"issuer": ISSUER, "client_id": DOOR, "nonce": NONCE, "algorithms": tokens.ALGORITHMS}
     wanted = tokens.IdTokenCheck(**{**fields, **check})
     return tokens.id_token(given, known or key_set(KEY), wanted, now=NOW)
 
 
-def access(given: Secret, known: keys.KeySet | None = None, **check: Any) -> tokens.Claims:
+def access(given: Secret, known: provider.KeySet | None = None, **check: Any) -> tokens.Claims:
     """Check a bearer token as the door does for a request."""
     fields = {"issuer": ISSUER, "audiences": (AUDIENCE, "cli"), "require": {}}
     wanted = tokens.BearerCheck(**{"algorithms": tokens.ALGORITHMS, **fields, **check})

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants
-from reconciler.oidc.errors import GrantRefused, ProviderFault, TokenRefused
+from reconciler.oidc.provider import GrantRefused, ProviderFault, TokenRefused
 from tests.unit.oidc.made import ISSUER, PROVIDER
 
 TOKENS = {"access_token": "2YotnFZFEjr1zCsicMWpAA", "token_type": "Bearer", "expires_in": 3600}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.oidc.errors import TokenRefused, UnknownKey
+from reconciler.oidc.provider import TokenRefused, UnknownKey
 from tests.support.issuer_tokens import signing_key
 from tests.unit.oidc.made import AUDIENCE, DOOR, NOW, access, key_set, of_access, of_sign_in, token
 

@@ -11,8 +11,8 @@ from joserfc import jwk, jwt
 
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants
-from reconciler.oidc.errors import CredentialFault, ProviderFault
 from reconciler.oidc.grants import Client
+from reconciler.oidc.provider import CredentialFault, ProviderFault
 from tests.support.issuer_tokens import signing_key
 from tests.unit.oidc.made import ISSUER, NOW, PROVIDER
 

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from reconciler.core.secret import Secret
-from reconciler.oidc.errors import TokenRefused
+from reconciler.oidc.provider import TokenRefused
 from reconciler.oidc.tokens import texts
 from tests.support.issuer_tokens import at_hash, b64, signing_key
 from tests.unit.oidc import made

@@ -6,8 +6,7 @@ import pytest
 
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants
-from reconciler.oidc.errors import ProviderFault
-from reconciler.oidc.keys import keys_of
+from reconciler.oidc.provider import ProviderFault, keys_of
 from tests.support.issuer_tokens import b64, signing_key
 from tests.unit.oidc.made import short_jwk
 

@@ -4,9 +4,13 @@ import json
 
 import pytest
 
-from reconciler.oidc.errors import ProviderFault
-from reconciler.oidc.keys import ALGORITHMS
-from reconciler.oidc.provider import discovery_url, is_secure, provider_of
+from reconciler.oidc.provider import (
+    ALGORITHMS,
+    ProviderFault,
+    discovery_url,
+    is_secure,
+    provider_of,
+)
 
 ISSUER = "https://id.example/realms/a"
 DOCUMENT = {

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.core.secret import Secret
 from reconciler.oidc import tokens
-from reconciler.oidc.errors import TokenRefused, UnknownKey
+from reconciler.oidc.provider import TokenRefused, UnknownKey
 from tests.support import issuer_tokens
 from tests.support.issuer_tokens import b64
 from tests.unit.oidc.made import (

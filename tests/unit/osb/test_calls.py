@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bind.osb.controllers.brokers import Calls, Connection
+from bind.osb.brokers import Calls, Connection
 from bind.osb.decisions.view import Ask
 from bind.osb.informers import InstanceKey
 from reconciler.api.osb import BrokerSpec

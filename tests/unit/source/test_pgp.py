@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.errors import HostError
-from reconciler.source import pgp
+from reconciler.source import verification
 from reconciler.source.signature import Refused, Signature, Unverified, VerificationMode
 from reconciler.source.verification import Verification
 from tests.support.signing import signed_commit
@@ -31,20 +31,20 @@ def public(*keys):
     return b"".join(str(key.extract_certificate()).encode() for key in keys)
 
 
-ARMOR, LISTED = sign(), pgp.keys(public(ALICE))
+ARMOR, LISTED = sign(), verification.keys(public(ALICE))
 
 
 def refusal(armor, listed=None, *, content=CONTENT, now=NOW):
     with pytest.raises(Refused) as caught:
-        pgp.verify(armor, content, listed or LISTED, now=now)
+        verification.verify(armor, content, listed or LISTED, now=now)
     assert "\n" not in caught.value.why
     return caught.value.why
 
 
 def test_a_listed_key_over_its_content():
-    listed = pgp.keys(public(MALLORY, ALICE))
+    listed = verification.keys(public(MALLORY, ALICE))
     fingerprint = ALICE.extract_certificate().fingerprint.upper()
-    assert pgp.verify(sign(), CONTENT, listed, now=NOW) == fingerprint
+    assert verification.verify(sign(), CONTENT, listed, now=NOW) == fingerprint
     assert "a listed GPG key over this content" in refusal(sign(), listed, content=b"other")
 
 
@@ -54,20 +54,20 @@ def test_a_key_that_is_not_listed():
 
 def test_a_key_that_reached_its_end():
     key = pysequoia.Tsk.generate("Bob", validity_seconds=3_600)
-    listed, armor = pgp.keys(public(key)), sign(key=key)
-    assert pgp.verify(armor, CONTENT, listed, now=NOW)
+    listed, armor = verification.keys(public(key)), sign(key=key)
+    assert verification.verify(armor, CONTENT, listed, now=NOW)
     assert "was valid until 2" in refusal(armor, listed, now=NOW + timedelta(hours=2))
 
 
 def test_a_key_that_was_revoked_before_or_after_it_signed():
     certificate = ALICE.extract_certificate()
     revoked = bytes(certificate) + bytes(certificate.revoke(ALICE.certifier()))
-    assert "is not one of a listed GPG key" in refusal(sign(), pgp.keys(revoked))
+    assert "is not one of a listed GPG key" in refusal(sign(), verification.keys(revoked))
     # By GnuPG: signed in February, "superseded" in March.
     armor = (GPG / "signature.asc").read_bytes()
-    alive = pgp.keys((GPG / "alive.asc").read_bytes())
-    assert pgp.verify(armor, CONTENT, alive, now=NOW).startswith("107B139635C40F59")
-    listed = pgp.keys((GPG / "revoked.asc").read_bytes())
+    alive = verification.keys((GPG / "alive.asc").read_bytes())
+    assert verification.verify(armor, CONTENT, alive, now=NOW).startswith("107B139635C40F59")
+    listed = verification.keys((GPG / "revoked.asc").read_bytes())
     assert "is by a GPG key that was revoked" in refusal(armor, listed)
 
 
@@ -106,7 +106,7 @@ def test_a_defect_of_the_library_refuses_too(monkeypatch):
 @pytest.mark.parametrize("text", [b"", b"garbage", sign()])
 def test_lists_of_keys_that_are_none(text):
     with pytest.raises(Refused, match=r"is no list of public keys of GPG|lists no key"):
-        pgp.keys(text)
+        verification.keys(text)
 
 
 class _Signer:

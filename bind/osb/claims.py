@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from bind.osb.controllers.brokers import Brokers, Calls
+from bind.osb.brokers import Brokers, Calls
 from bind.osb.decisions import binding as bindings
 from bind.osb.decisions import record, turn
 from bind.osb.decisions.record import Record

@@ -1,1 +1,0 @@
-"""Reconciles claims, records and brokers: looks, decides, writes, and calls brokers."""
