@@ -88,18 +88,8 @@ async def serve(
     program.start_log(settings)
     if settings.consumer_scope == "Cluster":
         log.warning(_WIDE)
-    way = program.connection(
-        settings.kubeconfig,
-        environ=environ,
-        home=home,
-        name=CONTROL_PLANE,
-        context=settings.context,
-    )
-    limits = Limits(qps=settings.qps, burst=settings.burst)
-    async with (
-        KubeCluster(way, limits=limits, agent=_AGENT) as cluster,
-        KubeCluster(way, agent=_AGENT) as leases,
-    ):
+    connected = program.connected(settings, environ, home, name=CONTROL_PLANE, agent=_AGENT)
+    async with connected as (way, cluster, leases):
         served = not settings.control_plane_mode or await serves_deployments(cluster)
         home_namespace = settings.lease_namespace or way.namespace or names.KLUTCH_NAMESPACE
         async with _opened(settings, way, home_namespace) as door:
@@ -211,13 +201,10 @@ def _controllers(
     runtime: Runtime,
 ) -> Iterator[Controller[Any]]:
     for name, reconciler in reconcilers.items():
-        controller: Controller[Any] = Controller(
+        controller: Controller[Any] = runtime.controller(
             name,
             reconciler.reconcile,
-            clock=runtime.clock,
-            metrics=runtime.metrics,
             workers=settings.workers,
-            depends_on=(informers.cluster.connectivity,),
             party=partial(_party_of, informers, name, reconciler),
         )
         reconciler.subscribe(controller)

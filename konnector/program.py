@@ -62,14 +62,10 @@ async def serve(
     program.start_log(settings)
     mode = settings.control_plane_mode
     name = APP_CLUSTER if mode is None else CONTROL_PLANE
-    way = program.connection(
-        settings.kubeconfig, environ=environ, home=home, name=name, context=settings.context
+    connected = program.connected(
+        settings, environ, home, name=name, agent=_AGENT, concurrency=_IN_FLIGHT
     )
-    async with (
-        KubeCluster(way, limits=_limits(settings), agent=_AGENT) as home_cluster,
-        KubeCluster(way, agent=_AGENT) as leases,
-        AsyncExitStack() as opened,
-    ):
+    async with connected as (_, home_cluster, leases), AsyncExitStack() as opened:
         opened.enter_context(tracing.exported(environ, _AGENT))
         clock = SystemClock()
         reach = _connect(settings)

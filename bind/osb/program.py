@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bind.osb.brokers import Brokers, Calls
 from bind.osb.claims import Claims
@@ -14,14 +14,11 @@ from bind.osb.informers import Informers, InstanceKey, Kinds, Places
 from bind.osb.metrics import BrokerMetrics
 from bind.osb.settings import Settings
 from reconciler.controller import program
-from reconciler.controller.controller import Controller, Reconcile
 from reconciler.controller.lease import Again, holder_here
 from reconciler.controller.program import Runtime, Term
 from reconciler.controller.tasks import Clock, SystemClock, Worker
 from reconciler.core import keys, names
-from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.limits import Limits
 from reconciler.kube.turns import NOBODY, Party
 
 CONTROL_PLANE: Final = "control-plane"
@@ -40,18 +37,8 @@ async def serve(
     and LeaseLost where a write could not be waited for.
     """
     program.start_log(settings)
-    way = program.connection(
-        settings.kubeconfig,
-        environ=environ,
-        home=home,
-        name=CONTROL_PLANE,
-        context=settings.context,
-    )
-    limits = Limits(qps=settings.qps, burst=settings.burst)
-    async with (
-        KubeCluster(way, limits=limits, agent=_AGENT) as cluster,
-        KubeCluster(way, agent=_AGENT) as leases,
-    ):
+    connected = program.connected(settings, environ, home, name=CONTROL_PLANE, agent=_AGENT)
+    async with connected as (way, cluster, leases):
         namespace = settings.namespace or way.namespace or names.OSB_NAMESPACE
         make = partial(
             wired,
@@ -132,10 +119,10 @@ def _workers(
         metrics=metrics,
         terms=terms,
     )
-    make = partial(_controller, settings, places, informers.cluster, runtime)
-    of_claims: Controller[InstanceKey] = make("claims", claims.reconcile)
-    of_kinds: Controller[str] = make("kinds", kinds.reconcile)
-    of_brokers: Controller[str] = make("brokers", brokers.reconcile)
+    make = partial(runtime.controller, workers=settings.workers, party=partial(_party_of, places))
+    of_claims = make("claims", claims.reconcile)
+    of_kinds = make("kinds", kinds.reconcile)
+    of_brokers = make("brokers", brokers.reconcile)
     claims.subscribe(of_claims)
     calls.subscribe(of_claims)
     kinds.subscribe(of_kinds, of_claims, of_brokers)
@@ -147,25 +134,6 @@ def _workers(
         *served,
         *controllers.workers(composed, places, runtime, settings, metrics, terms),
     ]
-
-
-def _controller(
-    settings: Settings,
-    places: Places,
-    cluster: Cluster,
-    runtime: Runtime,
-    name: str,
-    reconcile: Reconcile[Any],
-) -> Controller[Any]:
-    return Controller(
-        name,
-        reconcile,
-        clock=runtime.clock,
-        metrics=runtime.metrics,
-        workers=settings.workers,
-        depends_on=(cluster.connectivity,),
-        party=partial(_party_of, places),
-    )
 
 
 def _party_of(places: Places, key: object) -> Party:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
-from types import TracebackType
 from typing import Final, Self, TypeAlias
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -208,13 +207,8 @@ class BrokerClient:
         await self._http.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._http.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: object) -> None:
+        await self._http.__aexit__(*error)
 
     async def call(self, call: Call, *, identity: OriginatingIdentity | None = None) -> Outcome:
         """Return what a call came to. Raises ValueError for an id that can be no part of a path."""

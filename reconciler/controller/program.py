@@ -7,13 +7,14 @@ result of its last write.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from reconciler.controller import health_server, process
+from reconciler.controller.controller import Controller, K, Reconcile
 from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.executor import Executor
 from reconciler.controller.fence import WriteFence
@@ -27,10 +28,13 @@ from reconciler.controller.process import Liveness
 from reconciler.controller.tasks import Clock, Worker
 from reconciler.core.refs import LEASE, Ref
 from reconciler.kube import kubeconfig
+from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.informer import Informer
 from reconciler.kube.kubeconfig.files import in_cluster
+from reconciler.kube.limits import Limits
+from reconciler.kube.turns import Party, nobody
 from reconciler.web.requests import Response
 
 log = logging.getLogger(__name__)
@@ -62,6 +66,31 @@ def connection(
     if file is None and in_pod and not any(path.exists() for path in paths):
         return in_cluster(environ=environ, name=name)
     return kubeconfig.load(paths, environ=environ, context=context, name=name)
+
+
+@asynccontextmanager
+async def connected(
+    settings: Operation,
+    environ: Mapping[str, str],
+    home: Path,
+    *,
+    name: str,
+    agent: str,
+    **limits: int,
+) -> AsyncIterator[tuple[Connection, KubeCluster, KubeCluster]]:
+    """Open the way to a cluster twice: for all work, within limits, and for the lease alone.
+
+    Raises ConfigError.
+    """
+    way = connection(
+        settings.kubeconfig, environ=environ, home=home, name=name, context=settings.context
+    )
+    bounds = Limits(qps=settings.qps, burst=settings.burst, **limits)
+    async with (
+        KubeCluster(way, limits=bounds, agent=agent) as cluster,
+        KubeCluster(way, agent=agent) as leases,
+    ):
+        yield way, cluster, leases
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +211,7 @@ class Runtime:
         docs: str = "",
     ) -> None:
         self.clock, self.fence, self.metrics = clock, WriteFence(), Metrics()
-        self._manager, self._holder = manager, holder
+        self._cluster, self._manager, self._holder = cluster, manager, holder
         self.recorder = EventRecorder(
             cluster,
             self.fence,
@@ -200,6 +229,25 @@ class Runtime:
             manager=self._manager,
             recorder=self.recorder,
             now=self.clock.now,
+        )
+
+    def controller(
+        self,
+        name: str,
+        reconcile: Reconcile[K],
+        *,
+        workers: int,
+        party: Callable[[K], Party] = nobody,
+    ) -> Controller[K]:
+        """Return what works on keys of this cluster."""
+        return Controller(
+            name,
+            reconcile,
+            clock=self.clock,
+            metrics=self.metrics,
+            workers=workers,
+            depends_on=(self._cluster.connectivity,),
+            party=party,
         )
 
     def leadership(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Final, Self, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
@@ -175,12 +175,7 @@ class Http:
         self._context = _context(self._ca_file) if tls is None else tls.context(where="TLS")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         sessions, self._sessions = self._sessions, {}
         self._context = None
         for session in sessions.values():

@@ -12,7 +12,6 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Protocol, Self
 from urllib.parse import urlsplit
 
@@ -96,12 +95,7 @@ class Folder:
         self._listening = asyncio.create_task(self._listen())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         assert self._listening is not None
         self._listening.cancel()
         await asyncio.gather(self._listening, return_exceptions=True)

@@ -250,13 +250,8 @@ def workers(
     executor = runtime.executor(informers.cluster)
     working = list[Worker]()
     for name, reconciler in reconcilers(informers, executor, brokers, places, terms).items():
-        controller: Controller[Any] = Controller(
-            name,
-            reconciler.reconcile,
-            clock=runtime.clock,
-            metrics=runtime.metrics,
-            workers=_WORKERS,
-            depends_on=(informers.cluster.connectivity,),
+        controller: Controller[Any] = runtime.controller(
+            name, reconciler.reconcile, workers=_WORKERS
         )
         reconciler.subscribe(controller)
         working.append(controller)
