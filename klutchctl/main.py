@@ -227,7 +227,7 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         os.chdir(chdir)
     if (cluster or selector is not None) and context.invoked_subcommand in _ALWAYS_WHOLE:
         raise typer.BadParameter(
-            f"`{context.invoked_subcommand}` has no use for --cluster and --selector"
+            f"`{context.invoked_subcommand}` does not take --cluster and --selector"
         )
     context.obj = settings.Settings(
         os.environ,

@@ -292,7 +292,9 @@ def parse_outputs(options: Sequence[str] | None, *, known: Sequence[str]) -> tup
     for text in options or [known[0]]:
         name, given, path = text.partition("=")
         if name not in known or (given and not path):
-            raise typer.BadParameter(f"{text!r} is not FORMAT[=PATH]: {', '.join(known)}")
+            raise typer.BadParameter(
+                f"{text!r}: write FORMAT or FORMAT=PATH; formats: {', '.join(known)}"
+            )
         outputs.append(Output(name, _writable(text, Path(path)) if given else None))
     if sum(one.path is None for one in outputs) > 1:
         raise typer.BadParameter("only one format can go to standard output")

@@ -88,7 +88,7 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
 
 
 def _slow(seen: Seen, names_: list[str]) -> str:
-    waiting = f"Waiting for the konnector to let go of {', '.join(names_)}."
+    waiting = f"Waiting for the konnector to release {', '.join(names_)}."
     if seen.is_forced:
         return f"{waiting} Their exports, and the rights with them, are taken away already."
     return (

@@ -244,7 +244,9 @@ def _authorization(given: argparse.Namespace) -> Authorization:
     chosen = known.get(given.authorization.lower())
     if chosen is None:
         expected = ", ".join(_AUTHORIZATIONS)
-        raise ConfigError(f"{given.authorization!r} is none of {expected}", where="--authorization")
+        raise ConfigError(
+            f"{given.authorization!r} is not one of {expected}", where="--authorization"
+        )
     if chosen == "Rules" and not given.access_file:
         raise ConfigError("is needed for --authorization=Rules", where="--access-file")
     return cast("Authorization", chosen)

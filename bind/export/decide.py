@@ -338,7 +338,7 @@ def _export(seen: RequestView, name: str, terms: Terms) -> Create | Condition | 
     if live is not None and not manifest.is_deleting(live):
         return None  # whoever made it: neither its claims nor its spec are compared here
     if live is not None:
-        message = f"APIServiceExport {name} is being deleted; it is made anew when it is gone"
+        message = f"APIServiceExport {name} is being deleted; it is made again when it is gone"
         return conditions.false(conditions.EXPORT_CREATE_FAILED, message)
     if message := _withheld(seen, name):
         return conditions.false(conditions.NOT_LISTED, message)

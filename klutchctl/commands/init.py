@@ -198,7 +198,7 @@ def schema(
     known = [one.value for one in Document]
     if document is not None and document not in known:
         if file is not None:
-            raise typer.BadParameter(f"{document!r} is none of {', '.join(known)}")
+            raise typer.BadParameter(f"{document!r} is not one of {', '.join(known)}")
         file, document = Path(document), None
     if check and file is None:
         raise typer.BadParameter("--check needs a FILE")

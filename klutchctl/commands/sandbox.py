@@ -178,7 +178,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         state = lifecycle.up(place, plan, progress=progress)
     except (KeyboardInterrupt, SystemExit):
         print(
-            "Interrupted. Nothing is lost: the same command goes on,"
+            "Interrupted. Nothing is lost: the same command continues,"
             f" {place.command('down')} stops what runs",
             file=sys.stderr,
         )

@@ -338,7 +338,7 @@ def ends(why: str, sent: int, *, fetches: bool = False) -> str:
     writes = f"{terminal.plural(sent, 'write')} on the way" if sent else "no write"
     verb = "are" if sent > 1 else "is"
     fetch = "; a fetch is, if one has begun" if fetches else ""
-    return f"{visible(why)}: no write starts any more, and {writes} {verb} waited for{fetch}"
+    return f"{visible(why)}: no new write starts, and {writes} {verb} waited for{fetch}"
 
 
 _SHOWN_DIGITS: Final = 12  # of a commit

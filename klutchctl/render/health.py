@@ -47,7 +47,9 @@ OURS: Final = (
 def text(tool: str, kinds: Iterable[str]) -> str:
     """Return what argocd or flux reads for our kinds and these. Raises typer.BadParameter."""
     if tool not in _TOOLS:
-        raise typer.BadParameter(f"{tool!r} is none of {', '.join(_TOOLS)}", param_hint="'--for'")
+        raise typer.BadParameter(
+            f"{tool!r} is not one of {', '.join(_TOOLS)}", param_hint="'--for'"
+        )
     known = {(one.group, one.kind) for one in OURS}
     claims = dict.fromkeys(map(rule_of_claim, kinds))
     return _TOOLS[tool](tuple(one for one in claims if (one.group, one.kind) not in known))

@@ -196,7 +196,7 @@ def _bytes(path: Path) -> bytes:
     """Return what a file holds. A link could lead out of the repository, and is not followed."""
     if path.is_symlink():
         raise ConfigError("is a symbolic link", where=str(path))
-    hint = f"Services are told by a file {FILE}; --no-services goes on without"
+    hint = f"Services come from a file {FILE}; --no-services continues without"
     return files.read(path, hint=hint if path.name == FILE else "")
 
 

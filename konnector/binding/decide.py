@@ -245,7 +245,7 @@ def cut_off(silent: datetime | None, refused: datetime | None) -> tuple[Cause, s
     if silent is not None:
         message = (
             f"The service provider cluster has not answered since {format_time(silent)}."
-            " Nothing is synced until it does; what is here stays as it is."
+            " Nothing is synced until it does; existing objects stay as they are."
         )
         return conditions.CONTROL_PLANE_UNREACHABLE, message
     if refused is None:
@@ -253,7 +253,7 @@ def cut_off(silent: datetime | None, refused: datetime | None) -> tuple[Cause, s
     message = (
         f"The service provider cluster has answered with Unauthorized since {format_time(refused)}:"
         " the token of the kubeconfig is revoked. Nothing is synced until it is renewed, by"
-        " `klutchctl apply` or `kubectl bind`; what is here stays as it is."
+        " `klutchctl apply` or `kubectl bind`; existing objects stay as they are."
     )
     return conditions.CONTROL_PLANE_REFUSES, message
 

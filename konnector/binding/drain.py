@@ -123,7 +123,7 @@ def decide(seen: Seen, *, now: datetime) -> Decision:
     if not _asks(binding):
         return _let_go(seen)
     if seen.unsure:
-        return _waits(f"Nothing is let go yet: {seen.unsure}", RECHECK)
+        return _waits(f"Nothing is released yet: {seen.unsure}", RECHECK)
     if _awaits_deletes(seen):
         return _in_use(seen)
     if seen.syncing:

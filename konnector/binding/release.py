@@ -281,9 +281,7 @@ class Leftovers(TaskSupervisor):
             return ""
         stranger = await self._stranger()
         if not stranger:
-            log.warning(
-                "instances of a kind that is bound no more are let go", extra={"kind": name}
-            )
+            log.warning("instances of a released kind are being freed", extra={"kind": name})
             freed = drain.freed(held, body, self._context.clock.now())
             report(self._context, freed, held)
             await self._executor.execute(freed)

@@ -237,7 +237,7 @@ def _taken(seen: Seen) -> Note:
     where = "/".join(filter(None, seen.copy_place))
     message = (
         f"The control plane has an object {where} that was not made for this space, and stays as"
-        " it is. Give this claim another name, or ask the provider to let that object go"
+        " it is. Give this claim another name, or ask the provider to remove that object"
     )
     return Note(NAME_TAKEN, message, "Warning")
 

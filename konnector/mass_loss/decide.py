@@ -228,7 +228,7 @@ def _kept(what: str, why: str, space: str) -> str:
     now = '"$(date -u +%Y-%m-%dT%H:%M:%SZ)"'
     return (
         f"Copies of {what} are being deleted are kept, and the claims wait: {why}."
-        " If this is meant, allow it for an hour, on the control plane: "
+        " If this is intended, allow it for an hour, on the control plane: "
         f"{_command(space, keys.CONFIRM_MASS_DELETE, now)}"
     )
 
@@ -237,7 +237,7 @@ def lost(resource: str, space: str) -> str:
     """Return the sentence about a claim that lost its copy."""
     return (
         "The copy of this claim is gone from the control plane, and is not made again, because it"
-        " would be a new, empty service. If that is meant, allow it for an hour, on the control"
+        " would be a new, empty service. If that is intended, allow it for an hour, on the control"
         f" plane: {_command(space, keys.CONFIRM_RECREATE, resource)}"
     )
 
@@ -368,8 +368,8 @@ def _out_of_sync(seen: Seen) -> Problem | None:
 def _lost(why: str, identity: Identity, resources: str = ALL) -> str:
     return (
         "Lost copies are not made again on the control plane, because each would be a new, empty"
-        f" service, and credentials stay in the app cluster: {why}. If this is meant, allow it for"
-        f" an hour, on the control plane: "
+        f" service, and credentials stay in the app cluster: {why}. If this is intended, allow it"
+        f" for an hour, on the control plane: "
         f"{_command(identity.space, keys.CONFIRM_RECREATE, resources)}"
     )
 
@@ -378,5 +378,5 @@ def _command(space: str, key: str, value: str) -> str:
     """Return the command of a confirmation, and where the way back stands."""
     return (
         f"kubectl annotate {CLUSTER_BINDING.resource} {names.CLUSTER_BINDING} -n {space}"
-        f" --overwrite {key}={value}. If it is not meant: klutchctl explain {_REASONS[key].reason}"
+        f" --overwrite {key}={value}. If not: klutchctl explain {_REASONS[key].reason}"
     )

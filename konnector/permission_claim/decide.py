@@ -145,9 +145,7 @@ def _conflict(seen: Seen) -> Decision:
         return decision.NOTHING
     subject, given = f"{seen.kind} {seen.claim_place.name}", list[tuple[str, str, str]]()
     if ways.is_of_another_space(seen, consumer):
-        said = (
-            f"Another space has brought the {subject} here, so it stays as it is. Have one renamed"
-        )
+        said = f"Another space brought the {subject} here, so it stays as it is. Rename one of them"
         given = [("annotate this one", keys.ORIGIN_SPACE_UID, seen.space_uid)]
     else:
         said = f"The provider has another {subject}, so both stay as they are. Rename this one"

@@ -316,6 +316,6 @@ async def _unasked(place: ObjectKey) -> bool:
 def _refused(place: ObjectKey, fault: str) -> Judged:
     message = (
         f"Kubeconfig secret {place} has a kubeconfig that does not work: "
-        f"{fault.rstrip('.')}. The konnector goes on with the last one that did."
+        f"{fault.rstrip('.')}. The konnector continues with the last one that did."
     )
     return Judged(conditions.false(conditions.KUBECONFIG_SECRET_INVALID, message))

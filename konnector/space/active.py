@@ -102,5 +102,5 @@ def why_stopped(standing: Standing) -> str:
     return (
         f"{standing.mark} is one of two konnectors of this space, and {standing.other} the other:"
         " neither writes. Is one of their app clusters a clone? Stop its konnector, and give it a"
-        " space of its own; the other goes on after a minute"
+        " space of its own; the other continues after a minute"
     )

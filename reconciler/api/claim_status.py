@@ -32,14 +32,14 @@ class Stop:
 
 RELEASED: Final = Stop(
     "BindingReleased",
-    "The binding of this kind was released: what is changed here reaches no service provider, and"
-    " what the status says is as of then. The service itself stays. The sync goes on once the kind"
-    " is bound again",
+    "The binding of this kind was released. Changes here do not reach the service provider, and the"
+    " status is no longer up to date. The service itself stays. The sync continues once the kind is"
+    " bound again",
 )
 WITHDRAWN: Final = Stop(
     "ExportWithdrawn",
-    "The control plane exports this kind to this cluster no more: what is changed or deleted here"
-    " waits, and what the status says is as of then. The sync goes on once it is exported again",
+    "The control plane no longer exports this kind to this cluster. Changes and deletions wait,"
+    " and the status is no longer up to date. The sync continues once it is exported again",
 )
 _WAITING: Final = ("DeletionHeld", "NameTaken", "NotServed", "RecreationHeld")
 _REASONS: Final = frozenset({RELEASED.reason, WITHDRAWN.reason, *_WAITING})
@@ -118,7 +118,7 @@ def deletion_note(copy: Manifest, waited: timedelta) -> Note | None:
     if waited < _USUAL:
         return None
     holders = ", ".join(manifest.finalizers_of(copy))
-    message = f"The control plane is still deleting it, and does not say why: {holders} hold it"
+    message = f"The control plane is still deleting it, and gives no reason. Finalizers: {holders}"
     return Note("DeletionPending", message, action="Delete")
 
 

@@ -94,13 +94,13 @@ async def _all(worker: "_Worker") -> None:
         await worker.chain(last)
         await worker.chain(moved)
     else:
-        why = "what the cluster needs first was not done"
+        why = "a shared object of the cluster was not written"
         worker.skip([*(one for found in units.values() for one in found), *last, *moved], why)
     whole = [line for line in job.lines if line.unit is None and line.leaves]
     if worker.all_good:
         await worker.chain([*rights, *whole])
     else:
-        worker.skip([*rights, *whole], "not all that leaves has been let go")
+        worker.skip([*rights, *whole], "not all leaving objects are released")
 
 
 @dataclass(slots=True)

@@ -116,7 +116,7 @@ async def warn_of_end(app: ClusterWriter, name: str) -> str:
     try:
         await app.change(crd, patches.unserved)
     except Forbidden:
-        return f"no right to change {crd.object}: nobody is warned that it is bound no more"
+        return f"no right to change {crd.object}: users of the kind get no warning of the release"
     return ""
 
 

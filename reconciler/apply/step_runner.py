@@ -141,9 +141,9 @@ class StepRunner:
             raise Unconfirmed(f"sync stop not confirmed: {answer}; --force skips the proof")
         if answer is None:
             raise Unconfirmed(
-                f"sync stop not confirmed: the konnector has not said within "
-                f"{self._time} that it syncs {step.ref.name} no longer; the next run "
-                "goes on, --force skips the proof"
+                f"sync stop not confirmed: the konnector has not reported within "
+                f"{self._time} that it stopped to sync {step.ref.name}; the next run "
+                "continues, --force skips the proof"
             )
 
     def _binding(self) -> Ref:
@@ -175,7 +175,7 @@ class StepRunner:
             held = await service_objects.finalizers(app, self._name)
             raise Unconfirmed(
                 f"{left} {self._name} are still being deleted after {self._time}"
-                f"{_held_by(held)}; the next run goes on"
+                f"{_held_by(held)}; the next run continues"
             )
 
     async def _check_no_instances(self, step: Step) -> None:

@@ -33,7 +33,7 @@ _STAGE_PERIOD: Final = 10.0  # seconds from one stage of a wait to the next
 
 
 class Unconfirmed(Exception):
-    """Something did not happen in time. The steps before it are done; the next run goes on."""
+    """Something did not happen in time. The steps before it are done; the next run continues."""
 
 
 class Refused(Exception):
@@ -66,7 +66,7 @@ class BackendWait:
             request = (await self._listed(api.API_SERVICE_EXPORT_REQUEST)).get(name)
             raise Unconfirmed(
                 f"the backend has made no export {name} within {self._wait:.0f} s: "
-                f"{_answer_to(request)}; the next run goes on"
+                f"{_answer_to(request)}; the next run continues"
             )
 
     async def binding(self, name: str) -> Manifest:
@@ -172,7 +172,7 @@ class MirrorWait:
         live = await self._plane.read(self._heart)
         said = conditions.said(live, conditions.SECRET_VALID, conditions.FALSE)
         if said is None:
-            return "see whether it runs, and is of a version that does"
+            return "check whether it runs, and is of a version that does"
         return textwrap.shorten(said.message.rstrip("."), _SHOWN, placeholder="...")
 
 

@@ -82,7 +82,9 @@ class Leadership:
             finally:
                 await ended(asyncio.create_task(self._end(working, keeping)))
         if self._fence.lock_lost:
-            log.warning("this process leads no more", extra=fields | {"why": self._fence.reason})
+            log.warning(
+                "this process is no longer the leader", extra=fields | {"why": self._fence.reason}
+            )
             raise LeaseLost(self._fence.reason, unanswered=self._unanswered)
         if not keeping.cancelled():
             keeping.result()
@@ -92,7 +94,7 @@ class Leadership:
         """End the work, renewing meanwhile, and give the lease back where it is still held."""
         working.cancel()
         await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
-        self._fence.close("this process leads no more")
+        self._fence.close("this process is no longer the leader")
         if not working.done():
             times = self._lease.times
             left = times.duration - times.period / 2 - self._lease.since_renewal

@@ -191,16 +191,16 @@ def policies(missing: Collection[str], *, served: bool = True) -> Finding:
     if not served:
         return warning(
             Check.POLICIES,
-            "this API server has no ValidatingAdmissionPolicies (Kubernetes 1.30 has): whoever "
-            "steals the token of an account that klutchctl or a konnector runs as may get all "
-            "rights by it",
+            "this API server has no ValidatingAdmissionPolicies (Kubernetes 1.30 has). "
+            "With a stolen token of klutchctl or of a konnector, an attacker may get all "
+            "rights",
         )
     if not missing:
         return ok(Check.POLICIES, "no admission policy is missing")
     return warning(
         Check.POLICIES,
-        f"admission policies are missing or out of date: {', '.join(sorted(missing))}; whoever "
-        "steals the token of an account that they are about may get all rights by it",
+        f"admission policies are missing or out of date: {', '.join(sorted(missing))}. "
+        "With a stolen token of an account that they limit, an attacker may get all rights",
         "Let an administrator apply them",
         Mend.RIGHTS,
     )
@@ -212,7 +212,7 @@ def backend(namespace: str, stopped: datetime | None, task: Task) -> Finding:
         lease = f"Lease {namespace}/{names.BACKEND_LEASE}"
         return ok(Check.AGENTS, f"{names.BACKEND} runs, and renews {lease}")
     said = leases.backend_stopped(namespace, stopped)
-    return _stopped(said, task, "what is bound goes on, and nothing new is")
+    return _stopped(said, task, "existing bindings continue, and there are no new ones")
 
 
 def konnector(namespace: str, plane: str, trouble: Trouble | None, task: Task) -> Finding:

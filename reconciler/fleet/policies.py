@@ -65,8 +65,8 @@ def unsaid_default(fleet: Document[FleetDocument]) -> Iterable[Problem]:
         yield Problem(
             fleet.at("spec"),
             "policy-default",
-            "spec.policies.default is absent: what no Policy has a path for is allowed",
-            "Write `policies: {default: Deny}`, or Allow if that is meant",
+            "spec.policies.default is absent: Bindings outside of all Policies are allowed",
+            "Write `policies: {default: Deny}`, or Allow if you want that",
             Severity.WARNING,
         )
 

@@ -262,8 +262,8 @@ def _released_units(view: FleetView, cluster: str, names: Collection[str]) -> It
 def _stopped(name: str, at: datetime, now: datetime) -> PlaneHealth:
     message = (
         f"klutch-bind has not renewed its Lease {names.BACKEND_LEASE} since"
-        f" {times.format_time(at)}: see whether it runs, and whether the control plane takes"
-        " writes. What is bound goes on, and nothing new is"
+        f" {times.format_time(at)}: check whether it runs, and whether the control plane takes"
+        " writes. Existing bindings continue, and there are no new ones"
     )
     return PlaneHealth(name, State.DEGRADED, "BackendStopped", message, min(at, now))
 

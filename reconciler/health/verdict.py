@@ -182,8 +182,8 @@ def _stopped(facts: UnitFacts) -> _Fault | None:
         return None
     at = times.format_time(facts.trouble.at)
     message = (
-        f"the konnector has not renewed its Lease since {at}: see whether it runs, and whether its"
-        " cluster takes writes"
+        f"the konnector has not renewed its Lease since {at}: check whether it runs, and whether"
+        " its cluster takes writes"
     )
     return _Fault("KonnectorStopped", message, facts.trouble.at)
 
@@ -195,7 +195,7 @@ def _stale(facts: UnitFacts, beat: api.Heartbeat, now: datetime) -> _Fault | Non
         case api.Liveness.SILENT if by and now - beat.time <= by + beat.timeout:
             return _Fault("ClockBehind", "the konnector runs, and its clock is behind ours")
         case api.Liveness.SILENT:
-            message = f"the konnector's last heartbeat was at {said}: see whether it runs"
+            message = f"the konnector's last heartbeat was at {said}: check whether it runs"
             return _Fault(_TOO_OLD, message)
         case api.Liveness.AHEAD:
             message = f"the konnector's last heartbeat is from the future, {said}: a clock is wrong"

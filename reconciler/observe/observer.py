@@ -78,7 +78,7 @@ async def observed(
     )
     asleep = {
         cluster.name: Unavailable(
-            f"suspended: {cluster.suspended}", "Remove spec.suspend from its document to go on"
+            f"suspended: {cluster.suspended}", "Remove spec.suspend from its document to continue"
         )
         for cluster in chosen
         if cluster.suspended is not None

@@ -293,11 +293,11 @@ def _contradictory(accesses: Sequence[str]) -> Unavailable:
     """Return the verdict on a leaving cluster whose annotations do not say one way to it."""
     if not any(accesses):
         return Unavailable(
-            "no document names it any more, and nothing says how to reach it",
+            "no document names it any more, and no note names its kubeconfig",
             "Bring its Cluster document back until its units are released",
         )
     return Unavailable(
-        f"no document names it any more, and it cannot be told how to reach it: "
+        f"no document names it any more, and the note of its kubeconfig is unclear: "
         f"{', '.join(repr(access) for access in accesses)}",
         "Bring its Cluster document back until its units are released",
     )

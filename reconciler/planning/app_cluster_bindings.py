@@ -238,7 +238,7 @@ def _listed_by_us(app_cluster_binding: Manifest) -> bool:
 
 def _release_steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:
     """Yield how a unit is let go in this mode (mapping.md 9)."""
-    yield Step(Verb.REMEMBER, ref, "that it is being let go")
+    yield Step(Verb.REMEMBER, ref, "that it is being released")
     yield Step(Verb.UNLIST, ref, "apiExports without it")
     bound = Ref(site.control_plane.name, api.API_SERVICE_BINDING, site.placement.space, key.name)
     yield Step(Verb.AWAIT_GONE, bound, "until the backend has deleted it")

@@ -269,7 +269,7 @@ def _kubeconfig(site: Site, draft: Change, live: Manifest | None, wanted: Wanted
     if not fields:
         return draft
     lost = {one.path: one.after for one in fields} == {f"{_KUBECONFIG}/token": _ISSUED_ANEW}
-    reason = "its token is gone" if lost else "leads elsewhere than the files say"
+    reason = "its token is gone" if lost else "leads to another address than the files name"
     return replace(draft, action=Action.UPDATE, reason=reason, fields=fields, after=wanted.manifest)
 
 

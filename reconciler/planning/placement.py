@@ -23,7 +23,7 @@ class Blocked:
     by_apply: bool = False  # an apply decides, which may read the credentials (trust.md T2)
 
 
-LOOKED_AT: Final = "its credentials are looked at by apply"
+LOOKED_AT: Final = "apply compares its credentials"
 _UNDECIDED: Final = Blocked("credentials", LOOKED_AT, by_apply=True)
 
 
@@ -100,7 +100,7 @@ def unproved(cluster: AppCluster, carrier: Manifest, space: str) -> Blocked:
     was = "was released" if released else f"is that of {manifest.labels_of(carrier)[keys.CLUSTER]}"
     return Blocked(
         "unproved-space",
-        f"binding space {space} {was}, and nothing but its own word says that {cluster.name} is "
+        f"binding space {space} {was}, and nothing proves that {cluster.name} is "
         f"the cluster that it was made for; add `adopt: {{space: {space}}}` to the spec of its "
         f"Cluster document, or `identity: {recorded(carrier)}`, if it is",
     )

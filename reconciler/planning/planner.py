@@ -152,7 +152,7 @@ def _without_backend(plane: str, known: Mapping[Ref, Manifest | None], lease: Re
     said = leases.NO_BACKEND
     if look is not None and at is not None:
         said = leases.backend_stopped(look.namespace, at)
-    return {f"control plane {plane}: {said}; what is to be bound waits for it"}
+    return {f"control plane {plane}: {said}; new bindings wait for it"}
 
 
 def _leave(

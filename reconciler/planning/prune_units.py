@@ -198,7 +198,7 @@ def _instances(count: int | None) -> str:
 
 
 def _release(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
-    yield Step(Verb.REMEMBER, site.home, "that it is being let go")
+    yield Step(Verb.REMEMBER, site.home, "that it is being released")
     if carrier.kind == api.API_SERVICE_BINDING:
         yield Step(Verb.POLICY, carrier, "deletion-policy Release")
     yield from _unbind(site, key, carrier)
@@ -294,8 +294,8 @@ def held_back(guards: Guards, changes: Sequence[Change], extent: Extent) -> tupl
         held.append(Held("report", message, clusters))
     if not extent.wanted and not guards.allow_empty:
         message = (
-            "the files want nothing at all: nothing is released, replaced or deleted; "
-            "set prune.allowEmpty if that is meant"
+            "the files have no unit left, so nothing is released, replaced or deleted; "
+            "set prune.allowEmpty if that is intended"
         )
         held.append(Held("allow-empty", message, clusters))
     limit = budget(guards, extent.known)

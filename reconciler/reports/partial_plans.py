@@ -53,7 +53,7 @@ def parse_target(text: str) -> Target:
     """Return what `text` names. Raises ConfigError where it has another form."""
     cluster, _, name = text.partition("/")
     if not _TARGET.fullmatch(text):
-        hint = "As shop-eu-1/orders-db, or shop-eu-1/postgresqlinstances.anynines.com"
+        hint = "Such as shop-eu-1/orders-db, or shop-eu-1/postgresqlinstances.anynines.com"
         raise ConfigError(f"{wording.quoted(text)} is not CLUSTER/BINDING", hint=hint)
     return Target(cluster, name)
 
@@ -204,7 +204,7 @@ def _not_found(
 ) -> ConfigError:
     if any(target.means(unit, "") for unit in foreign):
         return ConfigError(
-            f"{target} is not ours: what nobody adopted is never touched",
+            f"{target} is not ours: klutchctl does not touch it before you adopt it",
             hint="Take it over first: `klutchctl import`, then `klutchctl apply`",
         )
     return unknown(fleet, plan, target, foreign)

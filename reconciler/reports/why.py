@@ -23,7 +23,7 @@ from reconciler.planning.prune_units import PRUNING
 from reconciler.reports.imports import unmanaged_units
 from reconciler.reports.partial_plans import Target, named_units, unknown
 
-_OFF = Held("off", "prune.mode is off: what left the files is not looked at")
+_OFF = Held("off", "prune.mode is off: units that left the files are ignored")
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def _refuse_chosen(folder: Path) -> None:
             mode = _committed_as(outer, place)
             if mode in _CHOICES:
                 name, hint = _CHOICES[mode]
-                problem = f"{place} is {name} in Git: its commit chooses what it is judged by"
+                problem = f"{place} is {name} in Git: its commit would choose its own rules"
                 raise ConfigError(problem, where=str(folder), hint=hint)
 
 

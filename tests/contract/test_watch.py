@@ -97,7 +97,7 @@ async def test_a_signal_ends_it_after_the_write_in_flight(scene, files):
     async with watching(scene.kubeconfig, str(files), "--wait-timeout", "600") as watch:
         await watch.says("create orders-db APIServiceExportRequest")
         assert await watch.end() == 143
-        await watch.says("ended by SIGTERM: no write starts any more")
+        await watch.says("ended by SIGTERM: no new write starts")
         await watch.says("interrupted")
     async with scene.peers():
         await scene.apply("--wait")

@@ -152,7 +152,7 @@ async def test_clusters_that_left_are_read_where_something_says_how(
     assert isinstance(gone, ClusterState)
     assert gone.uid == observing.the_app(live).uid
     assert CLUSTER_ROLE in gone.objects
-    assert "nothing says how to reach it" in getattr(untold, "reason", "")
+    assert "no note names its kubeconfig" in getattr(untold, "reason", "")
 
 
 # The part of a control plane that concerns one app cluster

@@ -212,7 +212,7 @@ ON_THE_LINE = {
         Says("ref: 'nope'", "is not in the repository", "Write HEAD, a branch"),
     ),
     "an unknown format": (
-        "plan . -o xml", Says("Invalid value", "'xml'", "FORMAT[=PATH]: text, json", code=64),
+        "plan . -o xml", Says("Invalid value", "'xml'", "formats: text, json", code=64),
     ),
     "a kubeconfig that is nowhere": (
         "--kubeconfig nowhere plan .",

@@ -131,9 +131,9 @@ def test_the_end_is_reported_at_once_with_what_it_waits_for():
         lines.note(apply_report.ends("ended by SIGTERM", sent))
     lines.note(apply_report.ends("ended by SIGTERM", 1, fetches=True))
     assert stream.getvalue().splitlines() == [
-        f"{TIME}ended by SIGTERM: no write starts any more, and no write is waited for",
-        f"{TIME}ended by SIGTERM: no write starts any more, and 2 writes on the way are waited for",
-        f"{TIME}ended by SIGTERM: no write starts any more, and 1 write on the way is waited for; a"
+        f"{TIME}ended by SIGTERM: no new write starts, and no write is waited for",
+        f"{TIME}ended by SIGTERM: no new write starts, and 2 writes on the way are waited for",
+        f"{TIME}ended by SIGTERM: no new write starts, and 1 write on the way is waited for; a"
         " fetch is, if one has begun",
     ]
 

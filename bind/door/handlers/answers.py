@@ -54,10 +54,10 @@ NO_CACHE: Final = (
 _ADVICE: Final = {
     400: "Run the command of your CLI again, and open the address that it prints.",
     401: "Run the command of your CLI again to sign in.",
-    403: "Ask whoever operates this backend for the right.",
+    403: "Ask the operator of this backend for the right.",
     429: "Wait a moment, then reload this page.",
-    502: "Try again. If that does not help, tell whoever operates this backend.",
-    503: "Try again in a moment. If that does not help, tell whoever operates this backend.",
+    502: "Try again. If that does not help, tell the operator of this backend.",
+    503: "Try again in a moment. If that does not help, tell the operator of this backend.",
 }
 _TITLES: Final = {
     401: "You are not signed in",

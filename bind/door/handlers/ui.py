@@ -102,7 +102,7 @@ class Ui:
         view = replace(await self._view(visitor, offer), chosen=chosen)
         missing = consent.required_rejected(offer.claims, chosen)
         if missing:
-            problem = f"The service needs {', '.join(missing)}. Accept it to go on"
+            problem = f"The service needs {', '.join(missing)}. Accept it to continue"
             return self._answer(replace(view, problem=problem), status=422)
         result = choices.result(offer, chosen, url=self._services.settings.public)
         return self._answer(replace(view, result=result))

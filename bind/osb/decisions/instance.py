@@ -75,7 +75,7 @@ def _begin(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> 
     if (refusal := _not_offered(view, target)) is not None:
         return refusal
     if not free:
-        return _waits(view, causes.PENDING, "another operation of this instance goes on")
+        return _waits(view, causes.PENDING, "another operation of this instance is in progress")
     assert view.broker is not None
     uid = uid_of(live)
     new = Record(
@@ -168,7 +168,7 @@ def _retry(view: InstanceView, current: Record, *, free: bool, now: datetime) ->
     if (refusal := _not_offered(view, target)) is not None:
         return refusal
     if not free:
-        return _waits(view, causes.PENDING, "another operation of this instance goes on")
+        return _waits(view, causes.PENDING, "another operation of this instance is in progress")
     tries = 1 if current.intent is None else min(current.intent.tries, 1)
     intent = Intent("Provision", now, target, tries)  # that it may be there is not forgotten
     step = record.changed(current, intent=intent, plan=target.plan, asked=wants.asked(view))
@@ -216,7 +216,7 @@ def _change(
     if problem := wants.invalid(view, target, current.sent):
         return _held(view, causes.UPDATE_INVALID, problem, READY)
     if not free or view.broker.closed:
-        message = view.broker.closed or "another operation of this instance goes on"
+        message = view.broker.closed or "another operation of this instance is in progress"
         again = CLOSED if view.broker.closed else None
         return _held(view, causes.UPDATE_WAITS, message, READY, again)
     intent = Intent("Update", now, target)
@@ -263,7 +263,7 @@ def _leave(  # noqa: PLR0911 - a row each
         if one.state == record.LEAVING:
             return InstanceMoves(view, one, now).remove()
     if not (free or current.is_open):
-        message = "another operation of this instance goes on"
+        message = "another operation of this instance is in progress"
         return _held(view, causes.NOT_DELETED, message, "Deleting")
     step = record.changed(current, state=record.LEAVING, intent=None, operation=None)
     return replace(soon(step), begins=True, pauses={current.id: NO_PAUSE})

@@ -269,7 +269,7 @@ class InstanceMoves(Moves):
         step = None if is_known else record.changed(one, intent=intent, operation=None)
         message = (
             "the broker does not know it any more; its data is lost. "
-            f"Annotation {keys.OSB_RETRY} with another text makes it anew, empty"
+            f"Annotation {keys.OSB_RETRY} with another text makes a new, empty one"
         )
         stated = [(causes.MISSING, message)]
         decision = instance_status.of(self.view, one, phase="Failed", false=stated)

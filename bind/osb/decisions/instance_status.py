@@ -162,8 +162,8 @@ def again_later(view: InstanceView, new: Record) -> Decision:
     words = f": {said.message}" if said is not None and said.reason == "Retrying" else ""
     if intent.closed:
         message = (
-            f"{new.number} instances failed and were deleted again; it is tried anew once the "
-            f"claim changes, or its annotation {keys.OSB_RETRY}. The last one{words}"
+            f"{new.number} instances failed and were deleted again. klutch-osb tries again once "
+            f"the claim changes, or its annotation {keys.OSB_RETRY}. The last one{words}"
         )
         return of(view, new, phase=FAILED, false=[(causes.FAILED, message)])
     message = f"the next try comes at {format_time(intent.since)}. The last one{words}"

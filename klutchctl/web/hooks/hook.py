@@ -61,7 +61,9 @@ def parse_hook(text: str) -> Hook:
         message = "NAME is not made of a-z, 0-9 and inner dashes, 40 of them at most"
         raise ConfigError(message, where=_OPTION)
     if provider not in {*Provider}:
-        raise ConfigError(f"PROVIDER is none of {', '.join(Provider)}", where=f"{_OPTION} {name}")
+        raise ConfigError(
+            f"PROVIDER is not one of {', '.join(Provider)}", where=f"{_OPTION} {name}"
+        )
     hook = Hook(name, Provider(provider), Path(file))
     secret_of(hook)
     return hook

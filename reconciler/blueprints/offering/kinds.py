@@ -85,12 +85,12 @@ def check(offered: Iterable[tuple[str, Named]]) -> None:
     seen: dict[str, str] = {}
     for offering, named in offered:
         if not _STEM.fullmatch(named.stem):
-            problems.append(f"offering {offering}: no kind follows from its name: say `kind`")
+            problems.append(f"offering {offering}: no kind follows from its name: set `kind`")
         elif problem := _too_long(named):
-            problems.append(f"offering {offering}: {problem}: say a shorter `kind`")
+            problems.append(f"offering {offering}: {problem}: set a shorter `kind`")
         first = seen.setdefault(named.stem.lower(), offering)
         if first != offering:
-            problems.append(f"offerings {first} and {offering} have one kind: say `kind`")
+            problems.append(f"offerings {first} and {offering} have one kind: set `kind`")
     if problems:
         raise CatalogueFault(problems)
 

@@ -161,7 +161,7 @@ async def test_what_was_not_noted_is_looked_at_by_an_apply_which_writes_the_note
     async with planner(scene, tmp_path):
         run = await scene.klutchctl("plan", str(scene.fleet.folder), "--out", saved, "-o", "json")
         reasons = {one["reason"] for one in run.report["changes"] if one["subject"] != "space"}
-        assert any("its credentials are looked at by apply" in one for one in reasons), reasons
+        assert any("apply compares its credentials" in one for one in reasons), reasons
     scene.kubeconfig = admin
     marks = scene.marks()
     done = await scene.klutchctl("apply", saved, "-o", "json", "--auto-approve")

@@ -143,7 +143,8 @@ PROBLEMS = {
     ),
     "an export on its way out": (
         {"exports": {DATABASES: deleting(export())}}, "APIServiceExportCreateFailed",
-        "APIServiceExport databases.shop.example is being deleted; it is made anew when it is gone",
+        "APIServiceExport databases.shop.example is being deleted; it is made again "
+        "when it is gone",
     ),
 }  # fmt: skip
 

@@ -151,7 +151,7 @@ NOT_OPENED = {
     "no prefix": ((*OPEN, "--namespace-prefix="), "--namespace-prefix: is empty"),
     "no name": ((*OPEN, "--pretty-name="), "--pretty-name: is empty"),
     "rules without a file": ((*OPEN, "--authorization=Rules"), "--access-file: is needed"),
-    "an unknown authorisation": ((*OPEN, "--authorization=None"), "'None' is none of"),
+    "an unknown authorisation": ((*OPEN, "--authorization=None"), "'None' is not one of"),
     "a proxy with host bits": (
         (*OPEN, "--trusted-proxies=10.0.0.1/8"),
         "--trusted-proxies: '10.0.0.1/8' is not a network",

@@ -344,7 +344,7 @@ def test_a_name_that_another_space_has_is_a_conflict_with_a_way_out():
     (note,) = decide(seen).notes
     assert (note.reason, note.type) == (CONFLICT, "Warning")
     assert note.message == (
-        "Another space has brought the Secret creds here, so it stays as it is. Have one renamed, "
+        "Another space brought the Secret creds here, so it stays as it is. Rename one of them, "
         "or annotate this one klutchctl.dev/origin-space-uid: ours to have it overwritten"
     )
 

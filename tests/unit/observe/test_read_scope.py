@@ -215,8 +215,8 @@ def bound(carrier: Manifest, namespace: str) -> ClusterState:
     return replace(seen, objects={**seen.objects, NAMESPACE: [made]})
 
 
-UNTOLD = "nothing says how to reach it"
-CONTRADICTORY = "it cannot be told how to reach it"
+UNTOLD = "no note names its kubeconfig"
+CONTRADICTORY = "the note of its kubeconfig is unclear"
 FOUND: Mapping[
     str, tuple[Mapping[str, ClusterState | Unavailable], RemovedCluster | str | None]
 ] = {

@@ -14,7 +14,7 @@ from tests.support import scenes
 from tests.support.scenes import MODES, acting, applied, change, plane, shop
 from tests.support.worlds import ADDRESS, POSTGRES, World, offering
 
-LOOKED_AT = "its credentials are looked at by apply"
+LOOKED_AT = "apply compares its credentials"
 FACTS = api.KubeconfigFacts("https://a:1", "ca", "", "space", api.token_digest("a token"))
 
 

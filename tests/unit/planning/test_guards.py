@@ -230,12 +230,12 @@ KNOWN = {
     "there is none": (
         {LEASE: None},
         "control plane eu: nothing shows that a backend runs: there is no Lease klutch-bind-backend"
-        " in klutch-bind or default, and no APIServiceExport; what is to be bound waits for it",
+        " in klutch-bind or default, and no APIServiceExport; new bindings wait for it",
     ),
     "it has stopped": (
         {LEASE: STOPPED},
         "control plane eu: klutch-bind has stopped: Lease klutch-bind/klutch-bind-backend was last"
-        " renewed at 2026-11-21T12:00:00Z; what is to be bound waits for it",
+        " renewed at 2026-11-21T12:00:00Z; new bindings wait for it",
     ),
 }
 

@@ -140,7 +140,7 @@ def test_all_programs_are_fetched_checked_and_kept(workshop, origins):
 @pytest.mark.parametrize("old", [["--nodes"], ["--images", "folder"]])
 def test_the_flags_of_nodes_say_that_there_are_none(old, capsys):
     assert main.run(["sandbox", "up", *old]) == 64
-    assert "kind runs the manifests as pods" in capsys.readouterr().err
+    assert "use kind to run the manifests as pods" in capsys.readouterr().err
 
 
 KUBERNETES = "kubernetes/v1.36.3/bin/linux/amd64"

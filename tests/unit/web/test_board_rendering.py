@@ -144,7 +144,7 @@ def given(tmp_path):
         (f"board --from FILE {OTHERS}", "a proxy that authenticates has to stand in front"),
         ("board --from FILE --listen [::]:0", "Give --behind-proxy"),
         ("board --from FILE --listen board.example:0", "Give --behind-proxy"),
-        ("status --from FILE --watch -o html", "is not FORMAT[=PATH]"),
+        ("status --from FILE --watch -o html", "write FORMAT or FORMAT=PATH"),
     ],
 )
 def test_what_makes_no_sense_is_refused(line, said, given, capsys):

@@ -81,7 +81,7 @@ def _held_back(seen: Seen) -> Next | None:
         cause, message = reason
         return Next(_said(seen, cause, message, again=CLOSED))
     if not seen.free:
-        message = "another operation of this instance goes on"
+        message = "another operation of this instance is in progress"
         return Next(_said(seen, causes.BIND_WAITS, message))
     match credentials.state(seen.binding, seen.current):
         case credentials.UNREAD:

@@ -176,7 +176,7 @@ def test_what_widens_is_written(after):
 
 REFUSED = {
     "a name without words": ([service(plan("small"), name="!!")], (), "no kind follows"),
-    "one that is too long": ([service(plan("small"), name="x" * 52)], (), "say a shorter `kind`"),
+    "one that is too long": ([service(plan("small"), name="x" * 52)], (), "set a shorter `kind`"),
     "two alike": (
         [service(plan("a"), name="my-db"), service(plan("b"), name="My DB")], (), "have one kind",
     ),
