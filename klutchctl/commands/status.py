@@ -3,6 +3,7 @@
 None writes to any cluster.
 """
 
+import gc
 import shutil
 import sys
 from dataclasses import replace
@@ -170,6 +171,7 @@ async def _look(
             show(board)
             if every is None:
                 return board
+            gc.set_threshold(100_000, 50, 50)  # as `ending` does, as it may last
             before = board
             await sleep(every)
 

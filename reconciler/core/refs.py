@@ -30,6 +30,9 @@ class Kind:
     def __str__(self) -> str:
         return self.kind
 
+    def __hash__(self) -> int:
+        return hash(self.plural)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:

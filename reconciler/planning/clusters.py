@@ -325,7 +325,9 @@ def _is_token_lost(site: Site) -> bool:
         return True
     if not index.blind:
         return True
-    return site.is_direct and any(map(api.reports_refusal, _own_bindings(site)))
+    return site.is_direct and site.app.once(
+        "refused", lambda _: any(map(api.reports_refusal, _own_bindings(site)))
+    )
 
 
 def _own_bindings(site: Site) -> Iterator[Manifest]:

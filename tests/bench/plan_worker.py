@@ -117,7 +117,7 @@ async def _planned(
 
 def main() -> None:
     """Do what the arguments say and print what it took."""
-    gc.set_threshold(100_000, 50, 50)  # as klutchctl.main
+    gc.set_threshold(3_000_000, 50, 50)  # as klutchctl.entry
     task, folder, *rest = sys.argv[1:]
     stages = Stages()
     if task == "render":
