@@ -24,14 +24,14 @@ from klutchctl import files
 from klutchctl.binding import provider, response
 from klutchctl.binding.job import Job, tabled
 from klutchctl.binding.response import Grant
-from klutchctl.binding.sign_in.signed_in import SignedIn
+from klutchctl.binding.signed_in import SignedIn
 from reconciler import api
 from reconciler.core import manifest, names, refs, yaml_text
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.kube.cluster import Reader
-from reconciler.outbound.http import Http
+from reconciler.web.outbound import Http
 
 _APISERVICE: Final = "apiservice"
 

@@ -32,8 +32,8 @@ from reconciler.core.errors import ConfigError
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.oidc.provider import ProviderFault, UnmetDemand, is_secure
-from reconciler.outbound.http import OutboundError
 from reconciler.tls import TlsFiles
+from reconciler.web.outbound import OutboundError
 from reconciler.web.requests import Handler, Proxies, Request, Response, Router, Routes
 from reconciler.web.serve import Listening, served
 

@@ -16,8 +16,8 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.oidc import tokens
 from reconciler.oidc.provider import KeySet, ProviderFault, TokenRefused
-from reconciler.outbound.http import Http, OutboundError
-from reconciler.outbound.issuer import Issuer
+from reconciler.web.issuer import Issuer
+from reconciler.web.outbound import Http, OutboundError
 
 log = logging.getLogger(__name__)
 

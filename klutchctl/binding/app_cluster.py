@@ -14,7 +14,7 @@ from klutchctl.binding.decisions import CreateSecret, KeepSecret, RefreshSecret,
 from klutchctl.binding.konnector import Decision
 from klutchctl.binding.progress import BindEnded, NotInTime, Progress
 from klutchctl.binding.response import Wanted, until
-from klutchctl.binding.sign_in.signed_in import DRY_RUN, cluster_id
+from klutchctl.binding.signed_in import DRY_RUN, cluster_id
 from reconciler import api
 from reconciler.blueprints import objects
 from reconciler.blueprints.policies import Policy

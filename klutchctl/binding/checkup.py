@@ -30,7 +30,7 @@ from reconciler.oidc.provider import (
     keys_of,
     provider_of,
 )
-from reconciler.outbound.http import Answer, Http, OutboundError
+from reconciler.web.outbound import Answer, Http, OutboundError
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _WITHOUT_TOKEN: Final = 401

@@ -16,12 +16,11 @@ from typing import Any, Final, Self
 
 import yaml
 
-from klutchctl.binding import Claims
+from klutchctl.binding import Claims, tokens
 from klutchctl.binding.decisions import Answers
 from klutchctl.binding.progress import Denied, Progress
 from klutchctl.binding.provider import MOST, TIMEOUT
 from klutchctl.binding.run import Asked, Bind, Way
-from klutchctl.binding.sign_in import tokens
 from klutchctl.render.terminal import visible
 from reconciler.core import conditions, manifest
 from reconciler.core.errors import ConfigError, Forbidden, Unauthorized
@@ -33,7 +32,7 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.networks import ANYWHERE, Networks
 from reconciler.oidc.grants import Client
-from reconciler.outbound.http import Http
+from reconciler.web.outbound import Http
 
 _KIND: Final = "apiservicebinding.klutch.anynines.com"
 _HEAD: Final = ("NAME", "PROVIDER", "READY", "MESSAGE", "AGE")

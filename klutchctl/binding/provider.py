@@ -27,7 +27,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
-from reconciler.outbound.http import Answer, Http, OutboundError
+from reconciler.web.outbound import Answer, Http, OutboundError
 
 _EXPORT: Final = "/export"
 _WELL_KNOWN: Final = "/.well-known/klutch-bind"

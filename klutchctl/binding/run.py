@@ -22,8 +22,8 @@ from klutchctl.binding.konnector import Decision
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import FrontDoor, Provider, discovered
 from klutchctl.binding.response import Grant, Wanted, merged
-from klutchctl.binding.sign_in.signed_in import SignedIn, SignIn, front_door, require_asked
-from klutchctl.binding.sign_in.tokens import Identity, Sources, TokenSource, require_for
+from klutchctl.binding.signed_in import SignedIn, SignIn, front_door, require_asked
+from klutchctl.binding.tokens import Identity, Sources, TokenSource, require_for
 from reconciler.blueprints.consent import reserved
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
@@ -34,7 +34,7 @@ from reconciler.kube.cluster import Cluster
 from reconciler.kube.kubeconfig.entries import is_shown
 from reconciler.kube.networks import ANYWHERE, Networks
 from reconciler.oidc.grants import Client
-from reconciler.outbound.http import Http
+from reconciler.web.outbound import Http
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from klutchctl.settings import Settings, of
 if TYPE_CHECKING:
     from asyncio import Event
 
-    from klutchctl.web.board.pages.overview import Explain
+    from klutchctl.web.board.overview import Explain
     from reconciler.fleet.values import Fleet
     from reconciler.planning.changes import Plan
     from reconciler.watch.fleet_state import FleetState, Waiting

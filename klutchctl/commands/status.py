@@ -202,7 +202,7 @@ def _html(board: "Board") -> str:
     """Return one page that needs nothing beside itself."""
     from klutchctl.web.board import rendering
     from klutchctl.web.board.index import index_of
-    from klutchctl.web.board.pages.overview import file
+    from klutchctl.web.board.overview import file
     from reconciler.watch.fleet_state import FleetState
 
     return rendering.file(file(index_of(0, FleetState(name=board.fleet, board=board))))

@@ -34,8 +34,8 @@ from reconciler.core.errors import ConfigError, KlutchError, Retry
 from reconciler.core.manifest import Manifest
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import BasicAuth, ClientCertificate, Token
-from reconciler.outbound.http import Answer, Http, OutboundError, Tls, url_fault
 from reconciler.tls import client_context, show_certificate
+from reconciler.web.outbound import Answer, Http, OutboundError, Tls, url_fault
 
 _KEYS: Final = ("url", "username", "password", "token", "tls.crt", "tls.key", "ca.crt")
 _WAYS: Final = (("username", "password"), ("token",), ("tls.crt", "tls.key"))

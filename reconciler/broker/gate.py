@@ -12,7 +12,7 @@ from reconciler.blueprints.offering import outcomes
 from reconciler.blueprints.offering.outcomes import Denied, Done, Outcome, Unknown, Unsent
 from reconciler.broker.client import BrokerClient, BrokerFault
 from reconciler.kube.turns import Party, Places
-from reconciler.outbound.issuer import within
+from reconciler.web.issuer import within
 
 _IN_A_ROW: Final = 5
 _PAUSE: Final = 30.0  # seconds between two looks at the catalogue of a broker that does not answer

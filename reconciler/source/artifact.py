@@ -29,9 +29,9 @@ from reconciler.core.secret import Secret
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet import base_model
 from reconciler.fleet.files import Snapshot
-from reconciler.outbound.http import Answer, Http, OutboundError, shown, url_fault
 from reconciler.source import gather
 from reconciler.source.gather import MAX_DEPTH, MAX_FILES, EntryType, Unreadable
+from reconciler.web.outbound import Answer, Http, OutboundError, shown, url_fault
 
 _MOST: Final = 64 << 20  # bytes of a compressed archive
 _MOST_TEXT: Final = 1 << 20  # bytes of a manifest, or of a token's answer

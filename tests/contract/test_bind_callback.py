@@ -7,7 +7,7 @@ import socket
 import pytest
 import uvloop
 
-from klutchctl.binding.sign_in.signed_in import Foreign, listening
+from klutchctl.binding.signed_in import Foreign, listening
 from reconciler.core.errors import ConfigError
 
 REFUSED = ("400 Bad Request", "431 Request Header Fields Too Large", "")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from klutchctl.binding.sign_in.signed_in import cluster_id
+from klutchctl.binding.signed_in import cluster_id
 from reconciler import api
 from reconciler.blueprints import rbac
 from reconciler.core import names, refs

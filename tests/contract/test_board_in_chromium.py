@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import index_of
-from klutchctl.web.board.pages.overview import file
+from klutchctl.web.board.overview import file
 from klutchctl.web.board.server import serving
 from reconciler.health.verdict import State
 from reconciler.watch.loop import States

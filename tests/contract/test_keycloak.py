@@ -33,8 +33,8 @@ from reconciler.oidc import grants, tokens
 from reconciler.oidc.grants import Client
 from reconciler.oidc.provider import GrantRefused
 from reconciler.oidc.tokens import texts
-from reconciler.outbound.http import Http
-from reconciler.outbound.issuer import Issuer
+from reconciler.web.issuer import Issuer
+from reconciler.web.outbound import Http
 from tests.support.accounts import ROBOT, create_robot, token_of
 from tests.support.bound_scenes import Scene, at_home, read, remove, says, until
 from tests.support.doors import BIND, BindDoor, opened

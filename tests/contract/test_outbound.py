@@ -10,7 +10,7 @@ from aiohttp import web
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.outbound.http import Http, OutboundError
+from reconciler.web.outbound import Http, OutboundError
 from tests.support import issuer_lies as lies
 from tests.support.issuer import issuing
 from tests.support.listener import Proxy

@@ -9,8 +9,8 @@ from reconciler.core.secret import Secret
 from reconciler.oidc import grants, tokens
 from reconciler.oidc.provider import GrantRefused
 from reconciler.oidc.tokens import texts
-from reconciler.outbound.http import Http
-from reconciler.outbound.issuer import Issuer
+from reconciler.web.issuer import Issuer
+from reconciler.web.outbound import Http
 from tests.support import issuer as fake
 from tests.support import issuer_lies as lies
 from tests.support import issuer_tokens

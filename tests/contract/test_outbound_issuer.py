@@ -9,8 +9,8 @@ import pytest
 from reconciler.core.secret import Secret
 from reconciler.oidc import tokens
 from reconciler.oidc.provider import ProviderFault, TokenRefused, UnknownKey
-from reconciler.outbound.http import Http, OutboundError
-from reconciler.outbound.issuer import Issuer
+from reconciler.web.issuer import Issuer
+from reconciler.web.outbound import Http, OutboundError
 from tests.support import issuer_lies as lies
 from tests.support.issuer import FakeProvider, issuing
 

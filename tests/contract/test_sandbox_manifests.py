@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from klutchctl.sandbox import manifests
-from klutchctl.sandbox.suite import Written
+from klutchctl.sandbox.manifests import Written
 from reconciler.core.errors import HostError, Origin
 from reconciler.core.refs import CONFIG_MAP, Kind, Ref
 from tests.support.definitions import definition

@@ -12,8 +12,8 @@ from reconciler.core.secret import Secret
 from reconciler.oidc import grants, tokens
 from reconciler.oidc.provider import GrantRefused
 from reconciler.oidc.tokens import texts
-from reconciler.outbound.http import Http
-from reconciler.outbound.issuer import Issuer
+from reconciler.web.issuer import Issuer
+from reconciler.web.outbound import Http
 from tests.support.issuer import CLI, MACHINE, SIGNER, WEB
 from tests.support.issuer_clients import Client
 from tests.support.second_provider import second_provider, way_back

@@ -7,8 +7,8 @@ import pytest
 
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import LEFT, Index, index_of
-from klutchctl.web.board.pages.overview import cluster, file, history, overview, plan, refusal, unit
-from klutchctl.web.board.pages.parts import Page, Query
+from klutchctl.web.board.overview import cluster, file, history, overview, plan, refusal, unit
+from klutchctl.web.board.parts import Page, Query
 from tests.support import boards
 from tests.support.boards import NOW
 

@@ -18,7 +18,7 @@ from reconciler.broker import client
 from reconciler.core.refs import Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.requests import Request, Verb
-from reconciler.outbound.http import Answer, OutboundError
+from reconciler.web.outbound import Answer, OutboundError
 from tests.support import osb_wire
 from tests.support.cues import AFTER, BEFORE
 from tests.support.faults import Faults

@@ -19,7 +19,7 @@ from reconciler.core.manifest import JSON
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
 from reconciler.oidc.provider import Provider
-from reconciler.outbound.http import Answer
+from reconciler.web.outbound import Answer
 from reconciler.web.requests import Request, Response
 from tests.support.fake_clock import FakeClock
 

@@ -17,8 +17,8 @@ from klutchctl.sandbox.addons import postgresql as sandboxed
 from klutchctl.sandbox.addons import services
 from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
 from klutchctl.sandbox.addons.services import ServicesKit
+from klutchctl.sandbox.manifests import Suite
 from klutchctl.sandbox.state import Component, Layout, Member, Role, State, layout_of
-from klutchctl.sandbox.suite import Suite
 from reconciler.core.errors import HostError
 from tests.support.quiet import Quiet
 

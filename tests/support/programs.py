@@ -42,7 +42,6 @@ _SERVER.set_forkserver_preload(
         "klutchctl.kubectl_bind",
         "klutchctl.repository",
         "klutchctl.sandbox.lifecycle",
-        "klutchctl.sandbox.suite",
         "reconciler.apply",
         "reconciler.kube.registry",
         "reconciler.observe",

@@ -14,8 +14,8 @@ from bind.door.pages import views
 from klutchctl import main
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import index_of
-from klutchctl.web.board.pages.overview import overview, unit
-from klutchctl.web.board.pages.parts import Query
+from klutchctl.web.board.overview import overview, unit
+from klutchctl.web.board.parts import Query
 from reconciler.core.live import dump_live
 from reconciler.source import disk
 from tests.support import boards, books, door_pages, worlds

@@ -19,7 +19,8 @@ OF_THE_DOOR: Final = (
     "joserfc",
     "reconciler.web.serve",
     "reconciler.oidc",
-    "reconciler.outbound",
+    "reconciler.web.issuer",
+    "reconciler.web.outbound",
 )
 # Nor of what exports traces, where nobody collects them.
 LATE: Final = (*OF_THE_DOOR, "opentelemetry")

@@ -23,7 +23,7 @@ from bind.door.settings import DoorSettings
 from bind.door.spaces import Spaces
 from bind.door.views import Views
 from reconciler.core.refs import GroupResource
-from reconciler.outbound.http import Http
+from reconciler.web.outbound import Http
 from reconciler.web.requests import Buckets, Cookie, Request
 
 S = TypeVar("S", bound=Session)

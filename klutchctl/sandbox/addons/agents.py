@@ -14,10 +14,10 @@ from klutchctl import files
 from klutchctl.sandbox import credentials, manifests
 from klutchctl.sandbox.addons import keycloak, monitoring
 from klutchctl.sandbox.addons.addon import Addon, Run
+from klutchctl.sandbox.manifests import Written
 from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
 from klutchctl.sandbox.state import LOOPBACK, Layout, Member, NewPorts, Role, State, assigned
-from klutchctl.sandbox.suite import Written
 from reconciler import api
 from reconciler.blueprints import rbac
 from reconciler.core import names, refs

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from klutchctl import files
-from klutchctl.sandbox import binaries, credentials, manifests, processes, recipes, suite
+from klutchctl.sandbox import binaries, credentials, manifests, processes, recipes
 from klutchctl.sandbox.addons import crossplane, postgresql
 from klutchctl.sandbox.addons.addon import Addon, Request, Run, outline
 from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
+from klutchctl.sandbox.manifests import Program, Suite
 from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Launch, LifeProbe, PostgresqlProbe, Probe, Server
 from klutchctl.sandbox.state import LOOPBACK, Component, Layout, NewPorts, Services, State, assigned
-from klutchctl.sandbox.suite import Program, Suite
 from reconciler.api import osb
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import get_text
@@ -58,8 +58,8 @@ def find(request: Request) -> ServicesKit:
     """
     known = request.known.services if request.known else None
     chosen = request.chosen.get("services") or known is None
-    folder = suite.folder_of(request.fleet) if chosen or known is None else Path(known.folder)
-    found = suite.read(folder)
+    folder = manifests.folder_of(request.fleet) if chosen or known is None else Path(known.folder)
+    found = manifests.read(folder)
     wanted = Component.POSTGRESQL in found.components
     place = postgresql.find(request.layout, request.settings.environ) if wanted else None
     if Component.FUNCTION in found.components and not importlib.util.find_spec("crossplane"):

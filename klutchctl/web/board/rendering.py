@@ -12,7 +12,7 @@ from klutchctl.render import plan_rows
 from klutchctl.render.status import age
 from klutchctl.render.terminal import plural
 from klutchctl.web.board.index import column_of
-from klutchctl.web.board.pages.parts import Page, path_of, unit_path
+from klutchctl.web.board.parts import Page, path_of, unit_path
 from reconciler.core.times import format_time
 from reconciler.health.verdict import State
 from reconciler.web import templates

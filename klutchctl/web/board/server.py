@@ -21,7 +21,7 @@ from klutchctl.render import status_document
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import Index
 from klutchctl.web.board.newest import KEPT_FOR, Made, Newest
-from klutchctl.web.board.pages.overview import (
+from klutchctl.web.board.overview import (
     Explain,
     cluster,
     history,
@@ -30,7 +30,7 @@ from klutchctl.web.board.pages.overview import (
     refusal,
     unit,
 )
-from klutchctl.web.board.pages.parts import Page, Query, parse
+from klutchctl.web.board.parts import Page, Query, parse
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
 from reconciler.fleet.files import Snapshot

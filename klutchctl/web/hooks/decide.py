@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from reconciler.core.secret import Secret
-from reconciler.outbound import standard_webhooks
+from reconciler.web import standard_webhooks
 
 _GITHUB: Final = "sha256="
 

@@ -12,7 +12,7 @@ from klutchctl.web.hooks.decide import Provider
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.files import LastGood, read_secret
-from reconciler.outbound import standard_webhooks
+from reconciler.web import standard_webhooks
 
 _log = logging.getLogger(__name__)
 _NAME: Final = re.compile("[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")

@@ -14,8 +14,6 @@ from urllib.parse import quote
 from reconciler.controller.tasks import Clock
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.outbound import standard_webhooks
-from reconciler.outbound.http import Http, OutboundError
 from reconciler.watch.fleet_state import FleetState
 from reconciler.watch.loop import States
 from reconciler.watch.notify.messages import Message, Phase, messages
@@ -27,6 +25,8 @@ from reconciler.watch.notify.sinks_file import (
     Webhook,
     secret_fault,
 )
+from reconciler.web import standard_webhooks
+from reconciler.web.outbound import Http, OutboundError
 
 _COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _SHORT: Final = 12  # characters of a commit, for people

@@ -25,8 +25,8 @@ from reconciler.files import read_secret
 from reconciler.fleet import base_model
 from reconciler.fleet.base_model import NAME, Form, Line, StrictModel
 from reconciler.oidc.provider import is_secure
-from reconciler.outbound import standard_webhooks
 from reconciler.watch.notify.messages import Phase
+from reconciler.web import standard_webhooks
 
 _APIS: Final = {"github": "https://api.github.com", "gitlab": "https://gitlab.com/api/v4"}
 _PART: Final = r"(?!\.{1,2}(/|$))[A-Za-z0-9._-]+"

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from klutchctl.binding.sign_in.signed_in import Answer, Expected, Foreign
+from klutchctl.binding.signed_in import Answer, Expected, Foreign
 from reconciler.core.secret import Secret
 from tests.support import binding_objects as objects
 

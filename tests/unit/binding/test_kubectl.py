@@ -10,7 +10,7 @@ from klutchctl.binding import Claims, job, kubectl_flags
 from klutchctl.binding.job import Flags
 from klutchctl.binding.provider import Device, FrontDoor
 from klutchctl.binding.run import Asked, Way, require_issuer
-from klutchctl.binding.sign_in.tokens import Identity
+from klutchctl.binding.tokens import Identity
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube.kubeconfig.entries import is_shown

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from klutchctl.binding import provider
+from klutchctl.binding import provider, signed_in
 from klutchctl.binding.progress import BadAnswer, Denied
 from klutchctl.binding.provider import Device
-from klutchctl.binding.sign_in import signed_in
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.outbound.http import Answer
+from reconciler.web.outbound import Answer
 from tests.support.binding_objects import front_door
 
 BASE = "https://bind.example.org"

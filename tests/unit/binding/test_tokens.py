@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from klutchctl.binding import tokens
 from klutchctl.binding.progress import BadAnswer, BindEnded, Denied, NoConsent, Progress
 from klutchctl.binding.provider import Device
-from klutchctl.binding.sign_in import tokens
-from klutchctl.binding.sign_in.tokens import (
+from klutchctl.binding.tokens import (
     Identity,
     Sources,
     TokenSource,
@@ -20,7 +20,7 @@ from klutchctl.binding.sign_in.tokens import (
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.secret import Secret
 from reconciler.oidc.grants import Client
-from reconciler.outbound.http import Answer, OutboundError
+from reconciler.web.outbound import Answer, OutboundError
 from tests.support.binding_objects import front_door
 from tests.support.issuer_tokens import b64
 
@@ -69,7 +69,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         waited.append(round(seconds))
         await sleep(0)
 
-    monkeypatch.setattr("klutchctl.binding.sign_in.tokens.asyncio.sleep", passed)
+    monkeypatch.setattr("klutchctl.binding.tokens.asyncio.sleep", passed)
     return waited
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.core.errors import HostError
-from reconciler.outbound.issuer import Kept
+from reconciler.web.issuer import Kept
 from tests.support.fake_clock import settle
 
 AWAY = HostError("away")

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.core.secret import Secret
-from reconciler.outbound.http import Answer, Http, OutboundError, shown, url_fault
+from reconciler.web.outbound import Answer, Http, OutboundError, shown, url_fault
 
 ASKED = (
     "https://login.example/realms/a?x=1",

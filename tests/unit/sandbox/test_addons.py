@@ -16,10 +16,10 @@ from klutchctl.sandbox.addons.monitoring import MonitoringKit
 from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
 from klutchctl.sandbox.addons.services import ServicesKit
 from klutchctl.sandbox.lifecycle import Plan
+from klutchctl.sandbox.manifests import Program, Suite
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.servers import Owner
 from klutchctl.sandbox.state import Component, Layout, Member, MonitoringPorts, Role, State
-from klutchctl.sandbox.suite import Program, Suite
 from klutchctl.settings import Settings
 from reconciler.core.manifest import get_text, name_of
 from reconciler.core.refs import GroupResource

@@ -14,9 +14,9 @@ from klutchctl.sandbox import credentials
 from klutchctl.sandbox.addons import services
 from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
 from klutchctl.sandbox.addons.services import ServicesKit
+from klutchctl.sandbox.manifests import Program, Suite
 from klutchctl.sandbox.servers import Owner
 from klutchctl.sandbox.state import Component, Layout, Member, Role, State
-from klutchctl.sandbox.suite import Program, Suite
 
 LAYOUT = Layout(Path("/state/box"))
 PROGRAMS = (

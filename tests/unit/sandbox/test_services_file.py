@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import suite
+from klutchctl.sandbox import manifests
 from klutchctl.sandbox.state import Component
 from reconciler.core.errors import ConfigError, InvalidRepository
 
@@ -36,7 +36,7 @@ def folder(tmp_path):
 
 def write(folder, text):
     (folder / "services.yaml").write_text(text)
-    return suite.read(folder)
+    return manifests.read(folder)
 
 
 def test_objects_come_in_the_order_of_the_patterns_and_of_the_files(folder):
@@ -85,7 +85,7 @@ def test_two_programs_of_one_name(folder):
 
 def test_a_folder_without_the_file(tmp_path):
     with pytest.raises(ConfigError, match=r"services.yaml: cannot be read: .*--no-services"):
-        suite.read(tmp_path)
+        manifests.read(tmp_path)
 
 
 def test_a_link_is_not_followed(folder):
@@ -108,17 +108,21 @@ def test_which_services_are_meant(here):
     (fleet / "services").mkdir(parents=True)
     (fleet / "fleet.yaml").touch()
     for one in (fleet, fleet / "fleet.yaml", None):
-        assert suite.folder_of(one) == EXAMPLE, "those of the example, where a fleet has none"
+        assert manifests.folder_of(one) == EXAMPLE, "those of the example, where a fleet has none"
     for folder in (fleet, here):
         (folder / "services").mkdir(exist_ok=True)
         (folder / "services" / "services.yaml").symlink_to("nowhere")
-    assert suite.folder_of(fleet) == suite.folder_of(fleet / "fleet.yaml") == fleet / "services"
-    assert suite.folder_of(None) == EXAMPLE, "here is no fleet"
+    assert (
+        manifests.folder_of(fleet)
+        == manifests.folder_of(fleet / "fleet.yaml")
+        == fleet / "services"
+    )
+    assert manifests.folder_of(None) == EXAMPLE, "here is no fleet"
     (here / "klutch-fleet.yaml").touch()
-    assert suite.folder_of(None).resolve() == here / "services"
+    assert manifests.folder_of(None).resolve() == here / "services"
 
 
 def test_a_wheel_has_the_example_in_the_package(here, monkeypatch):
     (here / "example").mkdir()
-    monkeypatch.setattr(suite, "_IN_WHEEL", here / "example")
-    assert suite.folder_of(None) == here / "example"
+    monkeypatch.setattr(manifests, "_IN_WHEEL", here / "example")
+    assert manifests.folder_of(None) == here / "example"

@@ -6,10 +6,10 @@ import pygit2
 import pytest
 
 from reconciler.core.errors import ConfigError, InvalidRepository, KlutchError, Unfetched
-from reconciler.outbound.http import url_fault
 from reconciler.source.flux import FluxSource, artifact_of, flux_name
 from reconciler.source.following import Looked
 from reconciler.source.signature import Unverified
+from reconciler.web.outbound import url_fault
 from tests.support.checkouts import commit_files
 from tests.support.fleet_texts import GOOD
 from tests.support.flux import SOURCE, archives, condition

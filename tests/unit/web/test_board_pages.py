@@ -9,8 +9,8 @@ import pytest
 from klutchctl import repository
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import LEFT, index_of
-from klutchctl.web.board.pages.overview import cluster, file, overview, plan, unit
-from klutchctl.web.board.pages.parts import Query, paged, parse, path_of
+from klutchctl.web.board.overview import cluster, file, overview, plan, unit
+from klutchctl.web.board.parts import Query, paged, parse, path_of
 from klutchctl.web.board.server import Explaining
 from reconciler.core.errors import ConfigError
 from reconciler.fleet.values import UnitKey

@@ -13,8 +13,8 @@ from klutchctl import main
 from klutchctl.render import status_document
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import index_of
-from klutchctl.web.board.pages.overview import cluster, file, history, overview, plan, refusal, unit
-from klutchctl.web.board.pages.parts import Query
+from klutchctl.web.board.overview import cluster, file, history, overview, plan, refusal, unit
+from klutchctl.web.board.parts import Query
 from reconciler.core.errors import Origin
 from tests.support import boards
 from tests.support.boards import NOW

@@ -12,7 +12,7 @@ from bind.door.refusals import Refused
 from reconciler.core.errors import KlutchError
 from reconciler.oidc import grants
 from reconciler.oidc.provider import TokenRefused
-from reconciler.outbound.http import Answer, OutboundError
+from reconciler.web.outbound import Answer, OutboundError
 from reconciler.web.requests import Response
 from tests.support.door_desk import ALICE, PROVIDER, SETTINGS, SID, Desk, location, query_of
 

@@ -35,8 +35,8 @@ from reconciler.oidc.provider import (
     TokenRefused,
 )
 from reconciler.oidc.tokens import audiences_of, issuer_of
-from reconciler.outbound.http import Answer, Http, OutboundError, shown
-from reconciler.outbound.issuer import Issuer
+from reconciler.web.issuer import Issuer
+from reconciler.web.outbound import Answer, Http, OutboundError, shown
 
 T = TypeVar("T")
 _ID_TOKEN: Final = "id_token"

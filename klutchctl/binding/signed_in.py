@@ -35,8 +35,8 @@ from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
 from reconciler.kube.networks import ANYWHERE, Networks
 from reconciler.oidc import grants
-from reconciler.outbound.http import Http
 from reconciler.web.connections import Limits
+from reconciler.web.outbound import Http
 from reconciler.web.requests import Request, RequestRefused, Response
 from reconciler.web.serve import Listening, served
 

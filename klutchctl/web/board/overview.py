@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 from klutchctl.render import plan_rows, why
 from klutchctl.render.status import age
 from klutchctl.render.why import Fact
+from klutchctl.web.board import parts
 from klutchctl.web.board.index import Cell, Index, Line, Row, column_of, joined, share
-from klutchctl.web.board.pages import parts
-from klutchctl.web.board.pages.parts import Page, Query
+from klutchctl.web.board.parts import Page, Query
 from reconciler.core.decision import page_of
 from reconciler.fleet import reference_index
 from reconciler.fleet.values import UnitKey

@@ -15,7 +15,7 @@ from reconciler.oidc.provider import (
     provider_of,
 )
 from reconciler.oidc.tokens import Claims
-from reconciler.outbound.http import Http, OutboundError, shown
+from reconciler.web.outbound import Http, OutboundError, shown
 
 T = TypeVar("T")
 

@@ -1,1 +1,0 @@
-"""Calls untrusted servers over HTTP within limits: identity providers, and front doors."""
