@@ -18,6 +18,11 @@ _BOOK: Final = ("docs", "oncall", "reasons.md")
 _MARKS: Final = re.compile(r"`|\[([^]]*)\]\([^)]*\)")  # of Markdown
 FIELDS: Final = ("Means", "Where", "See", "Do", "Undo", "Who")
 _FIELD: Final = re.compile(r"- (\w+): (.*)")
+_PLACES: Final = {
+    "CP": "`CP`: context of the control plane",
+    "APP": "`APP`: context of the app cluster",
+    "SPACE": "`SPACE`: Namespace of the app cluster on the control plane",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,11 @@ def reasons(book: str) -> Iterator[Reason]:
         common = dict(_FIELD.findall(head))
         for part in parts:
             name, _, text = part.partition("\n")
-            yield Reason(name, head.partition("\n")[0], common | dict(_FIELD.findall(text)))
+            fields = common | dict(_FIELD.findall(text))
+            see = fields.get("See", "")
+            if places := "; ".join(_PLACES[one] for one in _PLACES if one in see.split()):
+                fields["See"] = f"{see} ({places})"
+            yield Reason(name, head.partition("\n")[0], fields)
 
 
 def explain(
