@@ -3,8 +3,8 @@
 Each index answers one question of a controller, "what concerns this key?", from either end: what
 changed leads to keys, and a key finds its objects."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from bind import bounds, parties
 from bind.export.decide import resources
@@ -12,13 +12,14 @@ from bind.rbac_changes import granted
 from bind.service_namespace.facts import home_of
 from reconciler import api
 from reconciler.blueprints import rbac
+from reconciler.controller.manager import ClusterInformers
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
 from reconciler.kube.budgets import OF_CLAIMS
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import Bodies, Informer, ReadYourWrites
-from reconciler.kube.store import Index, Store
+from reconciler.kube.informer import Bodies
+from reconciler.kube.store import Store
 from reconciler.kube.turns import Party
 
 # Names of indexes. Where a value is a place, it is an ObjectKey.
@@ -35,7 +36,7 @@ DEFINITION: Final = "the CompositeResourceDefinition of a CRD"
 SUBJECT: Final = "the owner of a space that somebody who signed in made"
 
 
-class Informers:
+class Informers(ClusterInformers):
     """The views, by kind; what serves AppClusterBindings only in control-plane mode.
 
     Of CRDs, of which there may be hundreds of large ones, and of Secrets only metadata are held; of
@@ -55,9 +56,9 @@ class Informers:
         template_namespace: str = "",
         door: bool = False,
     ) -> None:
-        self.cluster, self.deployments_served = cluster, deployments_served
+        super().__init__(cluster)
+        self.deployments_served = deployments_served
         self._control_plane_mode = control_plane_mode
-        self._recents: dict[Store, ReadYourWrites] = {}
         self._serve_spaces(template_namespace, door=door)
         self._serve_rights(quotas=quotas)
         self._serve_app_cluster_bindings()
@@ -146,19 +147,6 @@ class Informers:
         self.roles = self._named(refs.ROLE, connector, served=served)
         self.connector_bindings = self._named(refs.ROLE_BINDING, connector, served=served)
 
-    @property
-    def informers(self) -> Sequence[Informer]:
-        return [recent.view for recent in self._recents.values()]
-
-    def trouble(self, *views: Store) -> str:
-        """Return why one of these views may be old, or ""."""
-        troubles = (self._recents[view].view.trouble for view in views)
-        return next(filter(None, troubles), "")
-
-    def recent(self, view: Store) -> ReadYourWrites:
-        """Return one of these views together with what the backend wrote of it just now."""
-        return self._recents[view]
-
     def party(self, space: str) -> Party:
         """Return for whom work in a space is done, as far as the views know."""
         binding = self.cluster_bindings.get(space, names.CLUSTER_BINDING)
@@ -218,15 +206,6 @@ class Informers:
     def _named(self, kind: Kind, name: str, *, served: bool = True) -> Store:
         """Return a view of the objects of one name, by their spaces."""
         return self._view(kind, {SPACE: _space}, fields=f"metadata.name={name}", served=served)
-
-    def _view(
-        self, kind: Kind, indexes: Mapping[str, Index], *, served: bool = True, **more: Any
-    ) -> Store:
-        """Return what such an Informer keeps; empty for ever if not `served`."""
-        informer = Informer(self.cluster, kind, indexes=indexes, **more)
-        if served:
-            self._recents[informer.store] = ReadYourWrites(informer)
-        return informer.store
 
 
 def _name(live: Manifest) -> Iterable[str]:

@@ -4,7 +4,7 @@ The claims of a generated kind are followed while its CRD exists. Brokers know t
 as app cluster, namespace, and identity.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,7 @@ from reconciler.api import osb
 from reconciler.api.osb import GeneratedKind
 from reconciler.blueprints.offering.messages import OriginatingIdentity
 from reconciler.controller.controller import Queue
-from reconciler.controller.manager import InformerSet
+from reconciler.controller.manager import ClusterInformers, InformerSet
 from reconciler.controller.metrics import Metrics
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.manifest import Manifest, annotations_of, name_of, namespace_of, uid_of
@@ -48,27 +48,7 @@ class InstanceKey(NamedTuple):
         return f"{self.kind}.{self.group} {self.namespace}/{self.name}"
 
 
-class Views:
-    """Views of a control plane."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self._recents: dict[Store, ReadYourWrites] = {}
-
-    @property
-    def informers(self) -> Sequence[Informer]:
-        return [recent.view for recent in self._recents.values()]
-
-    def recent(self, view: Store) -> ReadYourWrites:
-        """Return one of these views together with what this process wrote of it just now."""
-        return self._recents[view]
-
-    def _kept(self, informer: Informer) -> Store:
-        self._recents[informer.store] = ReadYourWrites(informer)
-        return informer.store
-
-
-class Informers(Views):
+class Informers(ClusterInformers):
     """The views of a control plane that klutch-osb needs, and those of generated kinds.
 
     ServiceBrokers and records count in one namespace. Of Namespaces only metadata are held, of
@@ -114,7 +94,7 @@ class Informers(Views):
     @property
     def unsure(self) -> str:
         """Why the view of CRDs may be old, "" where it is not."""
-        return self._recents[self.crds].view.trouble
+        return self.trouble(self.crds)
 
     def kind(self, group: str, kind: str) -> GeneratedKind | None:
         found = map(self._generated, self.crds.keys_by(KIND, (group, kind)))
@@ -152,8 +132,7 @@ class Informers(Views):
 
     def _view(self, kind: Kind, indexes: Mapping[str, Index], **more: Any) -> Store:
         budget = OF_CLAIMS if kind.group == keys.KLUTCH_GROUP else USUAL
-        informer = Informer(self.cluster, kind, indexes=indexes, budget=budget, **more)
-        return self._kept(informer)
+        return super()._view(kind, indexes, budget=budget, **more)
 
 
 def _names(crd: Manifest) -> Manifest:

@@ -6,16 +6,19 @@ Informers that come and go meanwhile belong to a set.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from reconciler.controller.health_server import NOTHING, SOON, Written
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import TaskSupervisor, Worker, ended
+from reconciler.core.refs import Kind
+from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
+from reconciler.kube.store import Index, Store
 
 log = logging.getLogger(__name__)
 
@@ -146,6 +149,36 @@ def missing(informers: Iterable[Informer]) -> list[str]:
     """Return what was not read yet, and why."""
     unread = (informer for informer in informers if not informer.synced)
     return [informer.trouble or f"{informer.ref}: not answered yet" for informer in unread]
+
+
+class ClusterInformers:
+    """The informers of one cluster, from its start to its end; a subclass names their views."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._recents: dict[Store, ReadYourWrites] = {}
+
+    @property
+    def informers(self) -> Sequence[Informer]:
+        return [recent.view for recent in self._recents.values()]
+
+    def recent(self, view: Store) -> ReadYourWrites:
+        """Return one of these views together with what this process wrote of it just now."""
+        return self._recents[view]
+
+    def trouble(self, *views: Store) -> str:
+        """Return why one of these views may be old, or ""."""
+        troubles = (self._recents[view].view.trouble for view in views)
+        return next(filter(None, troubles), "")
+
+    def _view(
+        self, kind: Kind, indexes: Mapping[str, Index], *, served: bool = True, **more: Any
+    ) -> Store:
+        """Return what such an Informer keeps; empty for ever if not `served`."""
+        informer = Informer(self.cluster, kind, indexes=indexes, **more)
+        if served:
+            self._recents[informer.store] = ReadYourWrites(informer)
+        return informer.store
 
 
 class InformerSet(Generic[K]):

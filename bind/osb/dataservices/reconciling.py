@@ -13,15 +13,15 @@ from typing import Any, Final, Generic, TypeVar
 from bind.osb.dataservices import managed
 from bind.osb.dataservices.brokers import Brokers, Server
 from bind.osb.dataservices.managed import Seen, composed_for, config_name, is_paused
-from bind.osb.informers import Places, Views
+from bind.osb.informers import Places
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.controller.manager import ClusterInformers
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import Informer
 from reconciler.kube.store import Index, Store
 from reconciler.kube.turns import act_for
 
@@ -36,7 +36,7 @@ _TAKEN: Final = timedelta(seconds=1)  # after which a turn is tried again
 _WISHES: Final = (keys.OSB_RETRY, keys.OSB_ROTATE, keys.PAUSED)
 
 
-class Informers(Views):
+class Informers(ClusterInformers):
     """The views, by kind."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -47,22 +47,20 @@ class Informers(Views):
             CLAIM: lambda live: [managed.composed_for(live)],
         }
         itself: dict[str, Index] = {INSTANCE: lambda live: [instance_id(live)]}
-        self.instances = self._kept(
-            Informer(cluster, managed.SERVICE_INSTANCE, indexes=common | itself)
-        )
+        self.instances = self._view(managed.SERVICE_INSTANCE, common | itself)
         of: dict[str, Index] = {
             SOURCE: lambda live: [managed.composed_for(live)._replace(name=source_name(live))],
             INSTANCE: lambda live: [instance_at(live)],
         }
         related = common | of
-        self.bindings = self._kept(Informer(cluster, managed.SERVICE_BINDING, indexes=related))
-        self.backups = self._kept(Informer(cluster, managed.BACKUP, indexes=related))
-        self.restores = self._kept(Informer(cluster, managed.RESTORE, indexes=related))
-        self.configs = self._kept(Informer(cluster, managed.PROVIDER_CONFIG, indexes={}))
+        self.bindings = self._view(managed.SERVICE_BINDING, related)
+        self.backups = self._view(managed.BACKUP, related)
+        self.restores = self._view(managed.RESTORE, related)
+        self.configs = self._view(managed.PROVIDER_CONFIG, {})
         used: dict[str, Index] = {
             CONFIG: lambda usage: [manifest.get_text(usage, "providerConfigRef", "name")]
         }
-        self.usages = self._kept(Informer(cluster, managed.PROVIDER_CONFIG_USAGE, indexes=used))
+        self.usages = self._view(managed.PROVIDER_CONFIG_USAGE, used)
 
     def of_claim(self, view: Store, live: Manifest, name: str) -> tuple[Manifest | None, str]:
         """Return the object of a claim beside that of another object, or why there is not one."""

@@ -28,9 +28,9 @@ from reconciler.core.decision import (
     Delete,
     Patch,
     Step,
-    Task,
     modification,
     unheld,
+    writes,
 )
 from reconciler.core.manifest import JSON, Manifest
 
@@ -203,8 +203,7 @@ class Store(ABC, Generic[S]):
             stated = [managed.CREATING]
         decision = seen.said(at, *stated, again=said.again, others=others)
         step = _metadata(seen, kept, _differing(before.annotations, after.annotations))
-        steps = said.steps if step is None else (*said.steps, step)
-        tasks = (Task(steps, managed.WRITE_FAILED),) if steps else ()
+        tasks = writes(*said.steps, step, failure=managed.WRITE_FAILED).tasks
         return Turn(replace(kept, stated=after), replace(decision, tasks=tasks, notes=said.notes))
 
 
@@ -261,7 +260,7 @@ def _joined(said: Decision, more: Decision, rest: list[Step]) -> Decision:
     named = {one.type for one in more.conditions}
     kept = (one for one in said.conditions if one.type not in named)
     return Decision(
-        tasks=(*said.tasks, *((Task(tuple(rest)),) if rest else ())),
+        tasks=(*said.tasks, *writes(*rest).tasks),
         conditions=(*kept, *more.conditions),
         fields={**said.fields, **more.fields},
         notes=(*said.notes, *more.notes),
@@ -277,8 +276,8 @@ def _released(seen: rules.OfBroker, said: Decision) -> Decision:
     """Let an object go, with what is to go before it."""
     lift = unheld(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
     steps = [one for one in said.steps if not _is_lift(seen, one)]
-    task = Task((*steps, *((lift,) if lift is not None else ())), managed.WRITE_FAILED)
-    return Decision(tasks=(task,), notes=said.notes, sums_up=False)
+    decision = writes(*steps, lift, failure=managed.WRITE_FAILED)
+    return replace(decision, notes=said.notes, sums_up=False)
 
 
 def conditions_of(

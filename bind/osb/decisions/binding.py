@@ -17,7 +17,7 @@ from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import CLOSED, Ask, BindingView, InstanceView, Next, soon
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core import conditions, manifest
-from reconciler.core.decision import Patch, Task
+from reconciler.core.decision import Patch, writes
 
 GOING: Final = 0
 UNBINDING: Final = 1
@@ -176,8 +176,7 @@ def _kept(seen: Seen) -> Next:
     if _is_unsaid(seen, current) and seen.is_retrievable and not seen.pause(current).misses:
         return unbinding.fetch(seen, current, decision)
     repair = credentials.repaired(seen.binding, current)
-    tasks = () if repair is None else (Task((repair,), causes.SECRET_NOT_WRITTEN),)
-    return Next(replace(decision, tasks=tasks))
+    return Next(replace(decision, tasks=writes(repair, failure=causes.SECRET_NOT_WRITTEN).tasks))
 
 
 def _well(seen: Seen, current: Record) -> list[str]:

@@ -13,11 +13,11 @@ from bind.osb.decisions import causes, instance_status, record
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.instance_moves import InstanceMoves
 from bind.osb.decisions.instance_status import READY
+from bind.osb.decisions.moves import orphaned
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import (
     CLOSED,
     NO_PAUSE,
-    SOON,
     Ask,
     InstanceView,
     Next,
@@ -29,7 +29,7 @@ from bind.osb.decisions.view import (
 from reconciler.blueprints.offering import messages
 from reconciler.core import keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Note, Step, Task, modification, unheld
+from reconciler.core.decision import Decision, Step, modification, unheld, writes
 from reconciler.core.manifest import Manifest, get_text, is_deleting, uid_of
 
 WHEN_UNBOUND: Final = "WhenUnbound"
@@ -249,16 +249,16 @@ def _leave(  # noqa: PLR0911 - a row each
     current = view.current
     lift = unheld(view.cluster, view.kind.kind, live, keys.OSB)
     if current is None:
-        return Next(Decision(tasks=(Task((lift,)),)) if lift is not None else Decision())
+        return Next(writes(lift))
     policy = get_text(live, "spec", "deletionPolicy") or WHEN_UNBOUND
     if all(one.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_FORGET for one in view.records):
-        return Next(Decision(tasks=(_let_go(view, lift, keeps=False),)))
+        return Next(_let_go(view, lift, keeps=False))
     if policy != RETAIN and current.state == record.PRESENT and current.is_open:
         return _end(view, current, deletion_of(live, now), now)
     if (hold := _hold(view, policy)) is not None:
         return _held(view, *hold, "Deleting", causes.looked_at_again(hold[0]))
     if policy == RETAIN or _was_never_made(current):
-        return Next(Decision(tasks=(_let_go(view, lift, keeps=policy == RETAIN),)))
+        return Next(_let_go(view, lift, keeps=policy == RETAIN))
     for one in sorted(view.records, key=lambda each: each.number):
         if one.state == record.LEAVING:
             return InstanceMoves(view, one, now).remove()
@@ -313,12 +313,10 @@ def _was_never_made(current: Record) -> bool:
     )
 
 
-def _let_go(view: InstanceView, lift: Step | None, *, keeps: bool) -> Task:
+def _let_go(view: InstanceView, lift: Step | None, *, keeps: bool) -> Decision:
     """Return the steps after which a claim may go, without a call."""
-    steps: list[Step | None] = [
-        _retained(one) if keeps else record.deleted(one) for one in view.records
-    ]
-    return Task(tuple(step for step in (*steps, lift) if step is not None))
+    over = _retained if keeps else record.deleted
+    return writes(*map(over, view.records), lift)
 
 
 def _retained(one: Record) -> Step | None:
@@ -338,28 +336,15 @@ def _unclaimed(
         if one.state == record.LEAVING:
             return InstanceMoves(view, one, now).remove()
         if one.state not in (record.ORPHANED, record.RETAINED):
-            return Next(_orphaned(one))
+            return orphaned(one, operation=None)
         if is_bound:
             continue  # by records without claim as well, which come first
         if wish == keys.ORPHAN_FORGET:
-            return Next(Decision(tasks=(Task((record.deleted(one),)),), again=SOON))
+            return soon(record.deleted(one))
         if wish == keys.ORPHAN_DEPROVISION and free and view.broker is not None:
             step = record.changed(one, state=record.LEAVING, intent=None, operation=None)
             return replace(soon(step), begins=True)
     return Next()
-
-
-def _orphaned(one: Record) -> Decision:
-    step = record.changed(one, state=record.ORPHANED, operation=None)
-    claim = f"{one.claim.kind} {one.claim.namespace}/{one.claim.name}"
-    note = Note(
-        "Orphaned",
-        f"{claim} is gone without its deletion; {one.id} stays at the broker until annotation "
-        f"{keys.OSB_ORPHAN} says Adopt, Deprovision or Forget",
-        type="Warning",
-    )
-    steps = () if step is None else (Task((step,)),)
-    return Decision(tasks=steps, notes=(note,), again=SOON)
 
 
 def _held(

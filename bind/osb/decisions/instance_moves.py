@@ -22,7 +22,7 @@ from bind.osb.engine import Move
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.outcomes import Done, Outcome
 from reconciler.core import conditions, keys
-from reconciler.core.decision import NOTHING, Decision, Note, Step, Task, unheld
+from reconciler.core.decision import NOTHING, Decision, Note, Step, unheld, writes
 from reconciler.core.manifest import is_deleting, uid_of
 
 
@@ -258,7 +258,7 @@ class InstanceMoves(Moves):
                 new = wants.further(view, gone, self.now)
                 steps = (record.created(new, view.broker.spec.namespace), *steps)
                 decision = replace(instance_status.again_later(view, new), again=SOON)
-        return Next(replace(decision, tasks=(Task(steps),)))
+        return Next(replace(decision, tasks=writes(*steps).tasks))
 
     def _missing(self) -> Next:
         """Say that an instance is gone. It is not made anew by itself: it would be empty."""

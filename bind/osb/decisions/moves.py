@@ -16,7 +16,8 @@ from bind.osb.engine import Move, Standing
 from reconciler.api.osb import Timing
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.outcomes import Outcome
-from reconciler.core.decision import Decision, Note, Step, Task
+from reconciler.core import keys
+from reconciler.core.decision import Decision, Note, Step, writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +128,9 @@ class Moves(ABC):
         pause: Pause | None = None,
     ) -> Next:
         """Return what follows: a record is written first, then the status."""
-        tasks = () if step is None else (Task((step,)),)
         decision = replace(
             decision,
-            tasks=(*tasks, *decision.tasks),
+            tasks=(*writes(step).tasks, *decision.tasks),
             notes=decision.notes if note is None else (note,),
             again=decision.again if again is None else again,
         )
@@ -289,3 +289,16 @@ class Moves(ABC):
         elif one.state == record.INTENDED:
             decision = self._overdue(self.words(outcome))
         return self.rests(wait, decision, count=count, misses=misses)
+
+
+def orphaned(one: Record, **fields: Intent | None) -> Next:
+    """Have a record say that its claim is absent: people decide about what it has (law 1)."""
+    thing, wishes = one.id, "Adopt, Deprovision or Forget"
+    if one.kind == record.BINDING:
+        thing, wishes = f"binding {one.id}", "Deprovision or Forget"
+    message = (
+        f"{one.claim.kind} {one.claim.namespace}/{one.claim.name} is gone without its deletion; "
+        f"{thing} stays at the broker until annotation {keys.OSB_ORPHAN} says {wishes}"
+    )
+    step = record.changed(one, state=record.ORPHANED, **fields)
+    return soon(step, Note("Orphaned", message, type="Warning"))

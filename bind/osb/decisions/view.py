@@ -14,7 +14,7 @@ from reconciler.api.osb import BrokerSpec, GeneratedKind
 from reconciler.blueprints.offering.catalogue import Catalogue, Offering, Plan
 from reconciler.blueprints.offering.messages import Call, OriginatingIdentity
 from reconciler.core import keys
-from reconciler.core.decision import NOTHING, Decision, Step, writes
+from reconciler.core.decision import NOTHING, Decision, Note, Step, writes
 from reconciler.core.manifest import JSON, Manifest, get_map, get_text
 from reconciler.core.times import moment
 
@@ -218,8 +218,8 @@ CLOSED: Final = timedelta(seconds=30)  # until it is seen again whether a broker
 SOON: Final = timedelta()  # look again at once: the next step of the same claim is due
 
 
-def soon(step: Step | None) -> Next:
-    return Next(replace(writes(step), again=SOON))
+def soon(step: Step | None, *notes: Note) -> Next:
+    return Next(replace(writes(step), notes=notes, again=SOON))
 
 
 def due(pause: Pause, now: datetime) -> bool:

@@ -20,7 +20,7 @@ from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.outcomes import Done, Outcome
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Note, Step, Task, unheld
+from reconciler.core.decision import Decision, Note, Step, unheld, writes
 from reconciler.core.manifest import is_deleting
 
 _AT_ONCE: Final = timedelta(minutes=1)  # a longer pause of an unbind lets others go on
@@ -194,7 +194,7 @@ class BindingMoves(Moves):
         note = self._note(is_rotated=is_rotated, is_same=is_same)
         decision = replace(
             status.of(seen.after(new), true=true, again=SOON),
-            tasks=(Task(tuple(step for step in steps if step is not None), failure),),
+            tasks=writes(*steps, failure=failure).tasks,
             notes=(note,) if secret is not None or not is_held(self.one) else (),
         )
         return self.next(decision, pause=self._cleared)
@@ -319,15 +319,15 @@ class BindingMoves(Moves):
         rest = [other for other in seen.binding.records if other.id != one.id]
         note = Note("Unbound", f"binding {one.id} is gone at the broker")
         if seen.binding.live is None or (is_over and rest):
-            return Next(Decision(tasks=(Task((remove,)),), notes=(note,), again=SOON))
+            return soon(remove, note)
         if is_over:
             return finished(seen, (remove,), (note,))
         if broker is None or any(other.number > one.number for other in rest):
             return self.next(status.of(seen), remove, again=SOON, note=note)
         new = numbers.further(seen, one)
         made = record.created(new, broker.spec.namespace)
-        decision = replace(status.after_failure(seen, new), tasks=(Task((made, remove)),))
-        return Next(replace(decision, again=SOON))
+        tasks = writes(made, remove).tasks
+        return Next(replace(status.after_failure(seen, new), tasks=tasks, again=SOON))
 
 
 def finished(seen: Seen, steps: tuple[Step, ...], notes: tuple[Note, ...]) -> Next:
@@ -339,12 +339,12 @@ def finished(seen: Seen, steps: tuple[Step, ...], notes: tuple[Note, ...]) -> Ne
         return Next(status.of(seen, again=CLOSED))
     claim, kind, is_going = seen.claim, seen.binding.kind.kind, is_deleting(seen.claim)
     lift = unheld(seen.binding.cluster, kind, claim, keys.OSB) if is_going else None
-    every = [step for step in (credentials.removed(seen.binding), *steps, lift) if step is not None]
+    tasks = writes(credentials.removed(seen.binding), *steps, lift).tasks
     message = f"{seen.view.kind.kind} {seen.view.name} is being deleted, and its bindings with it"
     said = [] if is_going else [(causes.INSTANCE_DELETED, message)]
     after = replace(seen, current=None, candidate=None, older=())
-    decision = status.of(after, false=said, again=SOON if every else None)
-    return Next(replace(decision, notes=notes, tasks=(Task(tuple(every)),) if every else ()))
+    decision = status.of(after, false=said, again=SOON if tasks else None)
+    return Next(replace(decision, notes=notes, tasks=tasks))
 
 
 def _is_same(one: Record | None, other: Record) -> bool:

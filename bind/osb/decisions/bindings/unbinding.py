@@ -8,12 +8,13 @@ from bind.osb.decisions.bindings import status
 from bind.osb.decisions.bindings.moves import finished
 from bind.osb.decisions.bindings.moves import of as moves_of
 from bind.osb.decisions.bindings.seen import Seen, is_of_former, is_still_bound, was_never_sent
+from bind.osb.decisions.moves import orphaned
 from bind.osb.decisions.record import Operation, Record
 from bind.osb.decisions.view import CLOSED, SOON, Next, Place, deletion_of, parameters_of, soon
 from reconciler.blueprints.offering import messages
 from reconciler.core import keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import NOTHING, Decision, Note, Step, Task
+from reconciler.core.decision import NOTHING, Decision, Step
 
 
 def bind(seen: Seen, candidate: Record) -> Next:
@@ -130,9 +131,9 @@ def orphans(seen: Seen) -> Next:
     records = sorted(seen.binding.records, key=lambda one: one.number)
     for one in records:
         if was_never_sent(one, seen.now):
-            return Next(_forgotten(one))
+            return soon(record.deleted(one))
         if one.state not in (record.ORPHANED, record.RETAINED, record.LEAVING):
-            return Next(_orphaned(one))
+            return _orphaned(one)
     return next((found for one in records if (found := _kept(seen, one))), Next(NOTHING))
 
 
@@ -142,31 +143,18 @@ def _kept(seen: Seen, orphan: Record) -> Next | None:
         return unbind(seen, orphan) if orphan.is_open else next_to_leave(seen, (orphan,))
     wish = orphan.mark.get(keys.OSB_ORPHAN, "")
     if wish == keys.ORPHAN_FORGET:
-        return Next(_forgotten(orphan))
+        return soon(record.deleted(orphan))
     if wish == keys.ORPHAN_DEPROVISION and seen.free and seen.broker is not None:
         return next_to_leave(seen, (orphan,))
     return moves_of(seen, orphan).poll() if orphan.operation is not None else None
 
 
-def _forgotten(one: Record) -> Decision:
-    return Decision(tasks=(Task((record.deleted(one),)),), again=SOON)
-
-
-def _orphaned(one: Record) -> Decision:
+def _orphaned(one: Record) -> Next:
     """Have a record say that its claim is absent. What was begun is only waited for."""
     intent = one.intent
     if intent is not None:
         intent = replace(intent, closed=record.PAUSED, tries=max(intent.tries, 1))
-    step = record.changed(one, state=record.ORPHANED, intent=intent)
-    claim = f"{one.claim.kind} {one.claim.namespace}/{one.claim.name}"
-    note = Note(
-        "Orphaned",
-        f"{claim} is gone without its deletion; binding {one.id} stays at the broker until "
-        f"annotation {keys.OSB_ORPHAN} says Deprovision or Forget",
-        type="Warning",
-    )
-    tasks = () if step is None else (Task((step,)),)
-    return Decision(tasks=tasks, notes=(note,), again=SOON)
+    return orphaned(one, intent=intent)
 
 
 def reclaimed(one: Record) -> Next:
