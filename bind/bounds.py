@@ -111,7 +111,7 @@ def bound_at_door(namespace: Manifest) -> frozenset[str] | None:
 
 
 def is_of_fleet(namespace: Manifest) -> bool:
-    """Tell whether a fleet holds a space; the label stays when the fleet has let it go."""
+    """Return whether a fleet holds a space; the label stays when the fleet has let it go."""
     let_go = keys.RELEASED in manifest.annotations_of(namespace)
     return keys.FLEET in manifest.labels_of(namespace) and not let_go
 

@@ -66,7 +66,7 @@ _WIDE: Final = (
 
 
 async def serves_deployments(cluster: Cluster) -> bool:
-    """Tell whether the control plane has apps/v1; workspaces of kcp have not.
+    """Return whether the control plane has apps/v1; workspaces of kcp have not.
 
     Raises ClusterErrors.
     """

@@ -36,7 +36,7 @@ def role_binding(
 
 
 def belongs_to(live: Manifest, owner: Manifest) -> bool:
-    """Tell whether an object names exactly that owner, and not an earlier one of its name."""
+    """Return whether an object names exactly that owner, and not an earlier one of its name."""
     uid = manifest.uid_of(owner)
     owners = manifest.get_maps(live, "metadata", "ownerReferences")
     return bool(uid) and any(one.get("uid") == uid for one in owners)

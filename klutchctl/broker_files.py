@@ -103,7 +103,7 @@ async def fetched(spec: BrokerSpec, credentials: Path) -> Catalogue:
 
 
 def _is_here(url: str) -> bool:
-    """Tell whether an address never leaves this machine."""
+    """Return whether an address never leaves this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

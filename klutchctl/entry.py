@@ -250,7 +250,7 @@ def apply_code(
 
 
 def _knows_nothing(plan: "Plan") -> bool:
-    """Tell whether there are clusters and none was read; those behind control planes count."""
+    """Return whether there are clusters and none was read; those behind control planes count."""
     unseen = {one.name for one in plan.unseen}
     if plan.sections:
         return plan.sections.keys() <= unseen
@@ -274,7 +274,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _is_here() -> bool:
-    """Tell whether the folder that this runs in is still there."""
+    """Return whether the folder that this runs in is still there."""
     try:
         return bool(os.getcwd())
     except FileNotFoundError:

@@ -172,5 +172,5 @@ def full(folder: Path, *, variable: str) -> HostError:
 
 
 def says_full(text: str) -> bool:
-    """Tell whether the output of a program complains about a full disk."""
+    """Return whether the output of a program complains about a full disk."""
     return "no space left on device" in text or "disk quota exceeded" in text.lower()

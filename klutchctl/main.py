@@ -350,7 +350,7 @@ def _name(argument: str) -> tuple[str, bool]:
 
 
 def is_verbose(arguments: Sequence[str]) -> bool:
-    """Tell whether `-v` or `--verbose` stands before the command."""
+    """Return whether `-v` or `--verbose` stands before the command."""
     waiting = iter(globals_first(arguments))
     for argument in waiting:
         if argument in ("-v", "--verbose"):

@@ -66,11 +66,11 @@ class Settings:
 
     @property
     def color(self) -> bool:
-        """Tell whether colours are wanted (https://no-color.org)."""
+        """Return whether colours are wanted (https://no-color.org)."""
         return not (self.no_color or self.environ.get("NO_COLOR"))
 
     def colored(self, path: Path | None) -> bool:
-        """Tell whether colours are wanted in what is written there; None is standard output."""
+        """Return whether colours are wanted in what is written there; None is standard output."""
         return self.color and on_terminal(path)
 
     @property
@@ -255,7 +255,7 @@ def _home(variable: str, environ: Mapping[str, str]) -> Path:
 
 
 def on_terminal(path: Path | None) -> bool:
-    """Tell whether what is written there is for a terminal, as None, standard output, may be."""
+    """Return whether what is written there is for a terminal, as None, standard output, may be."""
     return path is None and sys.stdout.isatty()
 
 

@@ -122,11 +122,11 @@ class SyncContext:
         return self.views.space
 
     def is_reserved(self, app_namespace: str) -> bool:
-        """Tell whether an app namespace is one of the cluster's own programs."""
+        """Return whether an app namespace is one of the cluster's own programs."""
         return names.is_reserved(app_namespace, self.agent.own_namespace)
 
     def are_stamped(self, app_namespace: str) -> bool:
-        """Tell whether a copy behind a mapping that lacks its claim's uid is of another life."""
+        """Return whether a copy behind a mapping that lacks its claim's uid is of another life."""
         marked = namespace_decide.is_marked(self.homes.mapping(app_namespace) or {})
         return marked and not space_decide.is_anothers(self.views.cluster_binding)
 

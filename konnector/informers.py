@@ -1,4 +1,4 @@
-"""Informers of the konnector: of single objects, and of what it follows in its space.
+"""Informers of the konnector: of single objects, and of kinds in its space.
 
 Of single objects nothing else is ever read: so it is with Secrets, of which a konnector needs those
 with kubeconfigs (H28). From the APIServiceNamespaces of the space follows which service namespace
@@ -61,7 +61,7 @@ class SingleObjectInformers(InformerSet[ObjectKey]):
             self.add(key, informer, on_synced=partial(self._on_change, key))
 
     def knows(self, key: ObjectKey) -> bool:
-        """Tell whether an object was read, or that there is none."""
+        """Return whether an object was read, or that there is none."""
         return self.synced(key) is not None
 
     def object(self, key: ObjectKey) -> Manifest | None:
@@ -136,12 +136,12 @@ class Homes:
         return self._mappings.get(self._space, app_namespace)
 
     def is_held(self, app_namespace: str) -> bool:
-        """Tell whether an app namespace is not known to be the one that was mapped."""
+        """Return whether an app namespace is not known to be the one that was mapped."""
         live = self._namespaces.get("", app_namespace)
         return namespace_decide.is_held(self.mapping(app_namespace), live)
 
     def is_behind(self, app_namespace: str, live: Manifest | None) -> bool:
-        """Tell whether the view shows another app namespace than the one that `live` is in.
+        """Return whether the view shows another app namespace than the one that `live` is in.
 
         It does not show the mapped one, or shows it on its way out: an API server makes nothing
         there any more, so what was made since, and what is to be made (None), is in a later one.

@@ -230,7 +230,7 @@ class PairedSync(TaskSupervisor):
 
     @abstractmethod
     def vouches(self, app_namespace: str) -> bool:
-        """Tell whether an object in an app namespace has its counterpart behind the mapping.
+        """Return whether an object in an app namespace has its counterpart behind the mapping.
 
         Raises Oversized.
         """
@@ -348,7 +348,7 @@ class PairedSync(TaskSupervisor):
 
 
 def _is_refusal(error: ClusterError) -> bool:
-    """Tell whether a cluster looked at a write and did not take it, for developers to know (H17).
+    """Return whether a cluster looked at a write and did not take it, for developers to know (H17).
 
     A webhook that fails, and a store that an object is too large for, are an API server's own
     failures to it: 500. What only passes, such as 429 and 503, is none.

@@ -257,7 +257,7 @@ def _deadline(seen: Seen, terms: Terms, now: datetime) -> datetime:
 
 
 def konnector_lives(space: Space, now: datetime) -> bool:
-    """Tell whether the space's konnector still beats.
+    """Return whether the space's konnector still beats.
 
     It writes time and interval itself: neither a beat of the future nor a long interval lets it
     count as living for ever.
@@ -303,7 +303,7 @@ def force(live: Manifest, failure: Cause, terms: Terms) -> Decision:
 
 
 def is_unconfirmed(export: Manifest, *, lives: bool) -> bool:
-    """Tell whether a living konnector has yet to say that it has stopped to sync an export."""
+    """Return whether a living konnector has yet to say that it has stopped to sync an export."""
     return lives and api.reports_sync(export)
 
 

@@ -69,7 +69,7 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
         return decision
 
     async def _has_changed(self, live: Manifest) -> bool:
-        """Tell whether it says something else by now: others may have made what that asks for."""
+        """Return whether it says something else by now: others may have made what that asks for."""
         ref = ref_of(self._informers.cluster.name, APP_CLUSTER_BINDING, live)
         now = await self._informers.cluster.get(ref, metadata_only=True)
         return now is None or preconditions_of(now) != preconditions_of(live)

@@ -232,7 +232,7 @@ def _resources_of(request: Manifest) -> list[GroupResource]:
 
 
 def _is_asked(seen: Seen, request: Manifest) -> bool:
-    """Tell whether a request of ours is still wanted: its resource, by its template's name."""
+    """Return whether a request of ours is still wanted: its resource, by its template's name."""
     asked, offered = _resources_of(request), templates(seen)
     if len(asked) != 1 or asked[0] not in seen.resources:
         return False

@@ -237,7 +237,7 @@ def verdict(seen: Seen) -> Verdict:
 
 
 def was_found(seen: Seen, space: Space) -> bool:
-    """Tell whether the Namespace may have been there before it became a binding space.
+    """Return whether the Namespace may have been there before it became a binding space.
 
     Then it may hold what is nobody's here. One that the backend makes has its ClusterBinding at
     once; and with both labels an administrator hands over whatever is in it.
@@ -251,7 +251,7 @@ def was_found(seen: Seen, space: Space) -> bool:
 
 
 def is_ours(manifest: Manifest, seen: Seen) -> bool:
-    """Tell whether an object bears both labels of the AppClusterBinding."""
+    """Return whether an object bears both labels of the AppClusterBinding."""
     return seen.labels.items() <= labels_of(manifest).items()
 
 

@@ -1,1 +1,1 @@
-"""ClusterBindings: the heartbeat of a konnector, and what a binding space holds."""
+"""ClusterBindings: the heartbeat of a konnector, and the rights in a binding space."""

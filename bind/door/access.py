@@ -101,7 +101,7 @@ class Access:
         return frozenset(name for rule in self.rules for name in rule.claims)
 
     def allows(self, identity: Identity, offer: Offer) -> bool:
-        """Tell whether any rule lets an identity bind an offer."""
+        """Return whether any rule lets an identity bind an offer."""
         return any(rule.allows(identity, offer) for rule in self.rules)
 
 

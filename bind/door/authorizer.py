@@ -40,11 +40,11 @@ class Authorizer(Protocol):
     """Knows who may bind what."""
 
     async def may_bind(self, identity: Identity, offer: Offer) -> bool:
-        """Tell whether an identity may bind an offer. Raises Refused where nobody knows."""
+        """Return whether an identity may bind an offer. Raises Refused where nobody knows."""
         ...
 
     async def may_see_all(self, identity: Identity) -> bool:
-        """Tell whether an identity may see the bindings of others. Raises Refused as above."""
+        """Return whether an identity may see the bindings of others. Raises Refused as above."""
         ...
 
 
@@ -98,12 +98,12 @@ class Reviews:
     _answers: dict[_Question, tuple[bool, float]] = field(default_factory=dict)
 
     async def may_bind(self, identity: Identity, offer: Offer) -> bool:
-        """Tell whether RBAC allows it. Raises Refused where the control plane does not say."""
+        """Return whether RBAC allows it. Raises Refused where the control plane does not say."""
         kind = API_SERVICE_EXPORT_TEMPLATE
         return await self._may(identity, VERB, kind, (offer.namespace, offer.name))
 
     async def may_see_all(self, identity: Identity) -> bool:
-        """Tell whether RBAC lets it list all ClusterBindings. Raises Refused as above."""
+        """Return whether RBAC lets it list all ClusterBindings. Raises Refused as above."""
         return await self._may(identity, "list", CLUSTER_BINDING, ("", ""))
 
     async def _may(self, identity: Identity, verb: str, kind: Kind, place: tuple[str, str]) -> bool:

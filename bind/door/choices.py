@@ -87,7 +87,7 @@ def _remarks(offer: Offer) -> Iterator[str]:
 
 
 def _is_sayable(claim: Manifest) -> bool:
-    """Tell whether files can accept a claim, and no more than it."""
+    """Return whether files can accept a claim, and no more than it."""
     selector = manifest.get_map(claim, "selector")
     return bool(selector.get("owner")) and not selector.get("fieldSelectors")
 

@@ -136,7 +136,7 @@ class KeyRing:
         return await self._cluster.merge_patch(self._ref, patch, manager=keys.MANAGER_BACKEND)
 
     def _is_old(self, live: Manifest) -> bool:
-        """Tell whether a key is due for renewal, as one is whose age nobody knows."""
+        """Return whether a key is due for renewal, as one is whose age nobody knows."""
         if _held(live) is None:
             return False
         since = times.moment((_bytes(live, _SINCE) or b"").decode("ascii", "replace"))

@@ -303,7 +303,7 @@ def _kubeconfig(seen: Seen, space: str, content: bytes) -> tuple[Step, ...] | Re
 
 
 def _is_granted(seen: Seen, space: str) -> bool:
-    """Tell whether the konnector has its rights, without which a CLI's first call is refused."""
+    """Return whether the konnector has its rights, without which a CLI's first call is refused."""
     live = seen.content.role_binding
     if live is None or manifest.is_deleting(live):
         return False

@@ -181,7 +181,7 @@ def of(given: argparse.Namespace) -> DoorSettings | None:
 
 
 def _is_opened(held: Mapping[str, object]) -> bool:
-    """Tell whether a flag of a provider was given, whichever: without the others it is an error."""
+    """Return whether any flag of a provider was given: without the others it is an error."""
     usual = {name: text for name, (text, _) in _TEXTS.items() if name.startswith("oidc-")}
     usual["oidc-issuer-client-secret"] = ""
     return any(held.get(name.replace("-", "_")) != text for name, text in usual.items())

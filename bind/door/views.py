@@ -84,7 +84,7 @@ class Views:
         return await self._informers.left_in(space)
 
     def has_namespace(self, name: str) -> bool:
-        """Tell whether a Namespace is there, also one that this process made just now."""
+        """Return whether a Namespace is there, also one that this process made just now."""
         return self._namespaces.get("", name) is not None
 
     def wrote_namespace(self, answer: Manifest) -> None:

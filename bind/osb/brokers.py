@@ -212,7 +212,7 @@ class Brokers:
         return connection
 
     def _is_read(self, connection: Connection) -> bool:
-        """Tell whether a Secret was read just now; it is not followed, for want of that right."""
+        """Return whether a Secret was read just now; it is not followed, for want of that right."""
         return connection.secret_at is not None and self._now() - connection.secret_at < _SECRET
 
     async def _connect(self, connection: Connection, address: BrokerAddress) -> None:

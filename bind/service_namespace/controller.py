@@ -91,7 +91,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
                 self._enqueue(self._waiting.pop(self._may_search)[1])
 
     def _may_search(self, party: Party) -> bool:
-        """Tell whether a party's search may begin; other work has workers at all times."""
+        """Return whether a party's search may begin; other work has workers at all times."""
         return party.owner not in self._searching and len(self._searching) < _SEARCHES
 
     async def look(self, key: ObjectKey) -> tuple[Observed, Seen] | None:
@@ -208,7 +208,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
 
 
 def is_released(live: Manifest) -> bool:
-    """Tell whether an object is kept for nobody's sake but its own."""
+    """Return whether an object is kept for nobody's sake but its own."""
     return keys.RELEASED in manifest.annotations_of(live)
 
 
@@ -293,7 +293,7 @@ class _Copied:
         return None
 
     async def is_clean(self, kind: Kind) -> bool:
-        """Tell whether nothing of a kind was copied anywhere. Raises ClusterErrors."""
+        """Return whether nothing of a kind was copied anywhere. Raises ClusterErrors."""
         try:
             found = await self.first(kind, "", lambda one: is_released(one) or decide.is_bound(one))
         except Forbidden:

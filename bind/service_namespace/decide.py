@@ -43,7 +43,7 @@ _SEARCH_AGAIN: Final = timedelta(minutes=30)
 
 
 def needs_search(seen: Seen) -> bool:
-    """Tell whether nothing but what is in the Namespace can keep `decide` from deleting it."""
+    """Return whether nothing but what is in the Namespace can keep `decide` from deleting it."""
     live, removal = facts.leaving(seen), seen.removal
     if live is None or seen.unsure or removal is None or removal.mapping is not None:
         return False
@@ -279,12 +279,12 @@ def _kept_for(seen: Seen, live: Manifest, contents: Contents | None) -> tuple[st
 
 
 def is_bound(live: Manifest) -> bool:
-    """Tell whether an object is a copy that would be lost though nobody deletes it."""
+    """Return whether an object is a copy that would be lost though nobody deletes it."""
     return keys.BOUND in manifest.annotations_of(live) and not manifest.is_deleting(live)
 
 
 def goes_with_space(seen: Seen) -> bool:
-    """Tell whether its space is on its way out, or went after both were seen: with all its data."""
+    """Return whether its space is being deleted, or went after both were seen: with all data."""
     if seen.space is None:
         return seen.witnessed
     live = facts.leaving(seen)

@@ -153,7 +153,7 @@ def marked(seen: Seen) -> Sequence[Manifest]:
 
 
 def is_of_space(live: Manifest, seen: Seen) -> bool:
-    """Tell whether a marked Namespace is of the space as it lives, or of a life given to it.
+    """Return whether a marked Namespace is of the space as it lives, or of a life given to it.
 
     One without a uid, of an installation before uids, is where both say so: its status, and ages.
     """

@@ -219,7 +219,7 @@ class AppCluster:
         self._progress.say("bound", name=name)
 
     async def _note_pending(self, binding: Manifest, kind: Kind) -> None:
-        """Say that it waits for its konnector, which may have been quicker and says more."""
+        """Report the wait for its konnector, unless the konnector already reported more."""
         ref = manifest.ref_of(self._cluster.name, kind, binding)
         patch = decisions.pending(binding, format_time(datetime.now(UTC)))
         with contextlib.suppress(ClusterError):

@@ -75,7 +75,7 @@ def _announced(provider: Provider) -> Finding:
 
 
 def _machines(provider: Provider) -> Finding:
-    """Say how machines prove themselves; not announced grants are the two of people."""
+    """Return the grants for machines; grants that are not announced are those for people."""
     if "client_credentials" not in provider.grant_types:
         remedy = "Use `--identity` where the front door lists the issuer of that token"
         return warning("machines", "it announces no grant for machines", remedy)

@@ -168,7 +168,7 @@ def pending(binding: Manifest, now: str) -> Manifest:
 
 
 def is_ready(binding: Manifest | None) -> bool:
-    """Tell whether a konnector reports that a binding works.
+    """Return whether a konnector reports that a binding works.
 
     The original's is Ready by its Secret alone, before it is connected.
     """

@@ -1,4 +1,4 @@
-"""Writes a bind as files of a fleet: a Binding, and a Template limited to what was accepted."""
+"""Writes a bind as fleet files: a Binding, and a Template with the accepted claims only."""
 
 import os
 from collections.abc import Sequence

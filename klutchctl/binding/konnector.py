@@ -161,7 +161,7 @@ def _claimed(claim: Manifest) -> Claimed:
 
 
 def is_full(live: Manifest) -> bool:
-    """Tell whether a ClusterRole allows everything, as the original's does."""
+    """Return whether a ClusterRole allows everything, as the original's does."""
     return any(rule in manifest.get_maps(live, "rules") for rule in rbac.FULL)
 
 
@@ -184,7 +184,7 @@ def widened(live: Manifest, stated: Sequence[Manifest]) -> Manifest | None:
 
 
 def _covers(wide: Manifest, narrow: Manifest) -> bool:
-    """Tell whether one rule allows all that another does."""
+    """Return whether one rule allows all that another does."""
     if wide.get("nonResourceURLs") or narrow.get("nonResourceURLs"):
         return False
     fields = ("apiGroups", "resources", "verbs")

@@ -372,7 +372,7 @@ def _number(error: HostError) -> int | None:
 
 
 def _is_local(host: str, port: int) -> bool:
-    """Tell whether a page from elsewhere, whose name leads here (DNS rebinding), is not asking."""
+    """Return whether the request does not come from a foreign page by DNS rebinding."""
     try:
         parts = urlsplit(f"//{host}")
         return parts.hostname in _HOSTS and parts.port == port

@@ -279,7 +279,7 @@ async def _observe(fleet: "Fleet", settings: Settings, chosen: frozenset[str] | 
 
 
 def _report(fleet: "Fleet", live: "Live", out: Path, *, allow_unreachable: bool) -> ExitCode:
-    """Say what the file holds, and what it lacks. A suspended cluster is not missed."""
+    """Print the content of the file, and what is missing, apart from suspended clusters."""
     from reconciler.core.live import Unavailable
 
     verdicts: dict[str, ClusterState | Unavailable] = {

@@ -39,7 +39,7 @@ class News(Observer, ABC):
     def read(
         self, fleet: Fleet, found: SourceState | None, warnings: Sequence[Problem] | None
     ) -> None:
-        """Say which files are in use; no warnings are None where they are as they were."""
+        """Log the files in use; None instead of warnings means that they did not change."""
         del found
         before, self._fleet = self._fleet, fleet
         if warnings is None and self._of_files == "":
@@ -67,22 +67,22 @@ class News(Observer, ABC):
 
     @abstractmethod
     def cannot_be_used(self, why: str) -> None:
-        """Say that nothing is written until the files can be used."""
+        """Log that nothing is written until the files are usable."""
 
     @abstractmethod
     def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem], *, same: bool) -> None:
-        """Say which files are in use, and what is odd in them.
+        """Log the files in use, and their warnings.
 
         `same`: they are others, and ask for just what those before them did.
         """
 
     @abstractmethod
     def round_ended(self, task: Task, report: Report, seconds: float) -> None:
-        """Say what came of a round."""
+        """Log the result of a round."""
 
     @abstractmethod
     def round_failed(self, task: Task, why: str, seconds: float) -> None:
-        """Say why a round did not come to its end."""
+        """Log the reason of a round that ended early."""
 
 
 log = logging.getLogger(__name__)

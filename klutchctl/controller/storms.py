@@ -161,7 +161,7 @@ def _is_over(one: Flips, now: datetime, terms: Terms) -> bool:
 
 
 def _begins(one: Flips, now: datetime, terms: Terms) -> bool:
-    """Tell whether it has to rest from now on: at once where it went on after a rest."""
+    """Return whether it has to rest from now on: at once where it went on after a rest."""
     if one.until is not None and one.until > now:
         return False
     recent = [time for time in one.recent if now - time <= terms.window]

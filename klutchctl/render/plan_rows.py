@@ -353,7 +353,7 @@ def _inside(field: FieldChange) -> Iterator[FieldChange]:
 
 
 def _are(form: type, before: JSON, after: JSON) -> bool:
-    """Tell whether values are of this form, or one of them is and the other is absent."""
+    """Return whether values are of this form, or one of them is and the other is absent."""
     return all(one is None or isinstance(one, form) for one in (before, after))
 
 

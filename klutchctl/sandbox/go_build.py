@@ -116,7 +116,7 @@ def _follow(output: Iterable[str], update: Callable[[str], None]) -> Sequence[st
 
 
 def _is_package(line: str) -> bool:
-    """Tell whether `line` is one of those that -v prints: an import path and nothing else."""
+    """Return whether `line` is one of those that -v prints: an import path and nothing else."""
     return bool(line) and not line.startswith("/") and " " not in line and not line.endswith(":")
 
 

@@ -310,7 +310,7 @@ def free_ports(
 
 
 def is_port_free(port: int) -> bool:
-    """Tell whether a server could listen on `port` now."""
+    """Return whether a server could listen on `port` now."""
     with contextlib.ExitStack() as held:
         return _listens(port, held)
 

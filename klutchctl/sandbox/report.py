@@ -37,7 +37,7 @@ class Status:
 
     @property
     def healthy(self) -> bool:
-        """Tell whether every server runs and is ready."""
+        """Return whether every server runs and is ready."""
         return all(health.ready for health in self.servers)
 
 
@@ -45,7 +45,7 @@ class Progress(Protocol):
     """A receiver of the sandbox's progress."""
 
     def note(self, text: str) -> None:
-        """Say one thing worth keeping, such as where the binaries come from."""
+        """Print a lasting line, such as the source of the binaries."""
         ...
 
     def step(self, text: str) -> AbstractContextManager[Callable[[str], None]]:

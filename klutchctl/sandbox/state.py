@@ -38,7 +38,7 @@ class Layout:
 
     @property
     def removal(self) -> str:
-        """Tell how to begin anew, where nothing else helps."""
+        """Return the command that starts from scratch, for hopeless cases."""
         return f"{self.command('down --delete')} removes the sandbox with its data"
 
     @property

@@ -247,7 +247,7 @@ class Bindings:
         return decision.again
 
     def _is_withdrawn(self) -> bool:
-        """Tell whether the app cluster is to serve no bindings any more."""
+        """Return whether the app cluster is to serve no bindings any more."""
         kind = self._context.crds.get("", self._kind.resource)
         return kind is None or manifest.is_deleting(kind)
 
@@ -258,7 +258,7 @@ class Bindings:
         return next(iter(found.items), None)
 
     def _has_namesake(self, key: ObjectKey, provider: Provider) -> bool:
-        """Tell whether a binding of the same name, of another namespace, is served here, too."""
+        """Return whether a binding of the same name, of another namespace, is served here, too."""
         named = self._view.keys_by(NAME, key.name)
         return any(other != key and self._providers.of(other) is provider for other in named)
 
@@ -331,7 +331,7 @@ class Bindings:
         await executor.execute(decision, observed(self._recent, live), recents=(self._recent,))
 
     async def _is_unowned(self) -> bool:
-        """Tell whether the app cluster's garbage collector would miss the owner of a CRD.
+        """Return whether the app cluster's garbage collector would miss the owner of a CRD.
 
         It would look for a cluster-scoped one, and find none (mapping.md 8).
         """

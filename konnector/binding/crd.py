@@ -215,7 +215,7 @@ def instance_kind(export: Manifest, live: Manifest | None = None) -> Kind:
 
 
 def has_status(said: Manifest, version: str) -> bool:
-    """Tell whether instances have /status in a version (H13), as an export or a CRD has it."""
+    """Return whether instances have /status in a version (H13), as an export or a CRD has it."""
     return any(
         manifest.get(one, "subresources", "status") is not None
         for one in manifest.get_maps(said, "spec", "versions")
@@ -234,7 +234,7 @@ def lossy_versions(export: Manifest) -> tuple[str, ...]:
 
 
 def is_anothers(live: Manifest, owner: Owner) -> bool:
-    """Tell whether a CRD, and so its instances, belong to another binding of this name.
+    """Return whether a CRD, and so its instances, belong to another binding of this name.
 
     In control-plane mode an owner that cannot be seen may live, for another space.
     """
@@ -250,7 +250,7 @@ def owners(live: Manifest, owner: Owner) -> Set[str]:
 
 
 def was_made(live: Manifest, *, space_uid: str) -> bool:
-    """Tell whether a binding brought a CRD: one of this space, or, with "", of the app cluster."""
+    """Return whether a binding of this space brought a CRD; with "", one of the app cluster."""
     if space_uid or keys.SPACE_UID in manifest.annotations_of(live):
         return manifest.annotations_of(live).get(keys.SPACE_UID) == space_uid
     return bool(_references(live, Owner(live)))

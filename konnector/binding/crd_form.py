@@ -27,7 +27,7 @@ _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
 
 
 def alike(one: JSON, other: JSON) -> bool:
-    """Tell whether two lists of versions say the same in the same order."""
+    """Return whether two lists of versions say the same in the same order."""
     return canonical(_plain_versions(one)) == canonical(_plain_versions(other))
 
 
@@ -54,7 +54,7 @@ def plain(version: Manifest) -> dict[str, JSON]:
 
 
 def keeps(new: Manifest, old: Manifest) -> bool:
-    """Tell whether an object of one schema is read by another without a loss, in the same types."""
+    """Return whether another schema reads objects of one without a loss, in the same types."""
     is_open = bool(new.get(_OPEN))
     if new.get("type") != old.get("type") or (old.get(_OPEN) and not is_open):
         return False

@@ -325,7 +325,7 @@ def _replaced(seen: Seen, plan: Plan) -> Condition | None:
 
 
 def _of_ours(seen: Seen, held: Mapping[str, Condition]) -> Iterator[Condition]:
-    """Tell of what only we tell of, each from its first trouble on."""
+    """Yield the conditions that only we report, each from its first problem on."""
     troubles: list[tuple[Cause, Sequence[str]]] = [
         (conditions.CLAIMS_DEGRADED, seen.claim_problems),
         (conditions.ORPHANED, [seen.orphans, *seen.refusals])

@@ -99,7 +99,7 @@ class Seen:
 
 
 def is_held(binding: Manifest) -> bool:
-    """Tell whether a binding waits for its konnector; without its annotation, it does not."""
+    """Return whether a binding waits for its konnector; without its annotation, it does not."""
     return (
         manifest.is_deleting(binding)
         and keys.DRAIN in manifest.finalizers_of(binding)
@@ -108,7 +108,7 @@ def is_held(binding: Manifest) -> bool:
 
 
 def syncs(seen: Seen) -> bool:
-    """Tell whether objects of this binding are synced, as far as its own deletion is concerned."""
+    """Return whether objects of this binding are synced, apart from its own deletion."""
     return not manifest.is_deleting(seen.binding) or (
         is_held(seen.binding) and _awaits_deletes(seen)
     )
@@ -192,7 +192,7 @@ def let_go_plainly(binding: Manifest) -> dict[str, JSON]:
 
 
 def is_over(seen: Seen, decision: Decision) -> bool:
-    """Tell whether a decision lets the binding itself go: nothing else is left to do."""
+    """Return whether a decision lets the binding itself go: nothing else is left to do."""
     itself = manifest.ref_of(seen.home, seen.kind, seen.binding)
     return any(isinstance(step, Patch) and step.ref == itself for step in decision.steps)
 
@@ -206,7 +206,7 @@ def _policy(binding: Manifest) -> str:
 
 
 def _awaits_deletes(seen: Seen) -> bool:
-    """Tell whether the instances that are left have to be deleted first, each by its owner."""
+    """Return whether the instances that are left have to be deleted first, each by its owner."""
     goes_with_space = keys.DRAINING in manifest.annotations_of(seen.binding)
     return _policy(seen.binding) == DELETE and goes_with_space and bool(_left(seen))
 
@@ -275,7 +275,7 @@ def _crd_goes(crd: Manifest) -> Decision:
 
 
 def _is_ours(crd: Manifest, binding: Manifest) -> bool:
-    """Tell whether a konnector made the CRD for this binding.
+    """Return whether a konnector made the CRD for this binding.
 
     klutchctl deletes bindings so that the CRD loses its owner; then who wrote it tells.
     """

@@ -70,7 +70,7 @@ class Claims(PairedSync):
         return bool(self.view.store.names(app_namespace))
 
     def lacks_copies(self, app_namespace: str) -> bool:
-        """Tell whether a claim in an app namespace lost its copy, or will. Raises Oversized."""
+        """Return whether a claim in an app namespace lost its copy, or will. Raises Oversized."""
         there, claims = self.there(app_namespace), self.view.store.names(app_namespace)
         return there is not None and any(
             self._lacks_copy(ObjectKey(app_namespace, name), there) for name in claims
@@ -84,7 +84,7 @@ class Claims(PairedSync):
         return copy is None or is_deleting(copy)
 
     def _had_copy(self, claim: Manifest) -> bool:
-        """Tell whether a claim had a copy, by marks that are not those of a claim that lives."""
+        """Return whether a claim had a copy, by marks that are not those of a claim that lives."""
         return copies.is_managed(claim) and not self._is_copied(claim)
 
     def _is_copied(self, claim: Manifest) -> bool:
@@ -93,7 +93,7 @@ class Claims(PairedSync):
         return another and self.view.store.has(_UID, named)
 
     def live_in(self, app_namespace: str) -> bool:
-        """Tell whether a developer has an instance in an app namespace that is to stay."""
+        """Return whether a developer has an instance in an app namespace that is to stay."""
         return self.view.store.has(_LIVING, app_namespace)
 
     def _look_who_lives(self, app_namespace: str) -> None:
@@ -103,20 +103,20 @@ class Claims(PairedSync):
             self._moved(app_namespace)
 
     def has_copies(self, app_namespace: str) -> bool:
-        """Tell whether bound copies belong to an app namespace, or may do."""
+        """Return whether bound copies belong to an app namespace, or may do."""
         if not self.kind.namespaced or not self.link.homes.service(app_namespace):
             return False
         recent = self._there.of(app_namespace)
         return recent is None or bool(recent.view.store.count(_BOUND))
 
     def are_stamped(self, app_namespace: str) -> bool:
-        """Tell whether each copy behind a mapping is known to have its claim's uid."""
+        """Return whether each copy behind a mapping is known to have its claim's uid."""
         there = self.there(app_namespace)
         is_known = there is not None and not there.view.store.count(_UNSTAMPED)
         return is_known or not self.kind.namespaced
 
     def vouches(self, app_namespace: str) -> bool:
-        """Tell whether a claim in an app namespace and a copy behind its mapping are a pair."""
+        """Return whether a claim in an app namespace and a copy behind its mapping are a pair."""
         there = self.there(app_namespace)
         if there is None:
             return False
@@ -191,7 +191,7 @@ class Claims(PairedSync):
         return mass_loss_decide.NOT_YET if waits else ""
 
     def _stamped(self, app_namespace: str, copy: Manifest | None) -> bool:
-        """Tell whether a copy without its claim's uid is that of another life."""
+        """Return whether a copy without its claim's uid is that of another life."""
         known = copies.are_stamped(copy) or not self.kind.namespaced
         return not known and self.link.are_stamped(app_namespace)
 
@@ -239,7 +239,7 @@ class Claims(PairedSync):
         return replace(seen, copy=copy, copy_whole=True)
 
     async def _is_there(self, seen: Seen) -> bool:
-        """Tell whether the API server knows a copy that the view does not show, or just showed."""
+        """Return whether the API server has a copy that the informer lacks, or just got."""
         ref = Ref(self.link.plane.name, self.kind, *seen.copy_place)
         if await self.link.plane.get(ref, metadata_only=True) is not None:
             return True

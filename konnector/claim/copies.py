@@ -106,7 +106,7 @@ class Pair:
         return ObjectKey("", names.copy_name(self.space, name))
 
     def is_copy_of(self, copy: Manifest, claim: ObjectKey) -> bool:
-        """Tell whether an object at the place of a claim's copy is that copy.
+        """Return whether an object at the place of a claim's copy is that copy.
 
         In a service namespace all objects are, but for those that the provider keeps for itself,
         and for parts of a service; a cluster-scoped one has to be of this space.
@@ -118,7 +118,7 @@ class Pair:
         return self.kind.namespaced or self.claim_of(copy) == claim
 
     def is_part(self, copy: Manifest | None) -> bool:
-        """Tell whether an instance is a part of a service: another object is its controller.
+        """Return whether an instance is a part of a service: another object is its controller.
 
         As a claim, its deletion would take the part from the service, and its presence would make
         the part anew after the service is gone.
@@ -163,12 +163,12 @@ def carried(live: Manifest | None) -> frozenset[str]:
 
 
 def adopts_controlled(export: Manifest | None) -> bool:
-    """Tell whether the template lets instances with a controller be adopted; its export says so."""
+    """Return whether the template allows to adopt instances with a controller, by its export."""
     return manifest.annotations_of(export or {}).get(keys.ADOPT_CONTROLLED) == "true"
 
 
 def travels(key: str, more: Set[str] = NO_MORE) -> bool:
-    """Tell whether a label or an annotation with this key goes to the other side.
+    """Return whether a label or an annotation with this key goes to the other side.
 
     `more` is what `carried` returned.
     """
@@ -178,12 +178,12 @@ def travels(key: str, more: Set[str] = NO_MORE) -> bool:
 
 
 def goes_up(group: str, key: str, more: Set[str] = NO_MORE) -> bool:
-    """Tell whether a label or an annotation of a claim goes up: labels without a domain do, too."""
+    """Return whether a label or annotation of a claim goes up, as labels without a domain do."""
     return travels(key, more) or (group == "labels" and "/" not in key)
 
 
 def is_left(group: str, key: str, more: Set[str] = NO_MORE) -> bool:
-    """Tell whether what a copy has under this key stays as it is: nobody carries it any more."""
+    """Return whether what a copy has under this key stays as it is: nobody carries it any more."""
     return not key.startswith(_STAYS) and not goes_up(group, key, more)
 
 
@@ -257,7 +257,7 @@ def trimmed_claim(live: Manifest) -> Manifest:
 
 
 def is_providers(claim: Manifest) -> bool:
-    """Tell whether an instance that `trimmed_claim` has trimmed is not a developer's."""
+    """Return whether an instance that `trimmed_claim` has trimmed is not a developer's."""
     return bool(field_set.entries_of(claim))
 
 
@@ -285,12 +285,12 @@ def trimmed_copy(copy: Manifest) -> Manifest:
 
 
 def is_managed(live: Manifest) -> bool:
-    """Tell whether the object carries the annotation that a konnector brought it (any value)."""
+    """Return whether the object carries the annotation that a konnector brought it (any value)."""
     return keys.BOUND in manifest.get_map(live, "metadata", "annotations")
 
 
 def is_joined(claim: Manifest | None, copy: Manifest | None) -> bool:
-    """Tell whether a claim and the copy at its place were synced, and neither was let go."""
+    """Return whether a claim and the copy at its place were synced, and neither was let go."""
     if claim is None or copy is None or not (is_managed(claim) and is_managed(copy)):
         return False
     goes = manifest.is_deleting(claim) or manifest.is_deleting(copy) or _is_let_go(copy)
@@ -298,7 +298,7 @@ def is_joined(claim: Manifest | None, copy: Manifest | None) -> bool:
 
 
 def are_stamped(*pair: Manifest | None) -> bool:
-    """Tell whether each object of a pair bears its claim's uid; an absent one needs none."""
+    """Return whether each object of a pair bears its claim's uid; an absent one needs none."""
     return all(one is None or keys.CLAIM_UID in manifest.annotations_of(one) for one in pair)
 
 

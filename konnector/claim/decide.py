@@ -181,17 +181,17 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
 
 
 def _life(seen: Seen, claim: Manifest, copy: Manifest) -> Life:
-    """Tell whether a copy is that of a claim, or of another one at its place."""
+    """Return whether a copy is that of a claim, or of another one at its place."""
     return identity.of_mark(manifest.uid_of(claim), copy, keys.CLAIM_UID, stamped=seen.stamped)
 
 
 def _own_life(claim: Manifest) -> Life:
-    """Tell whether a claim's marks are its own, or came with the manifest of another one."""
+    """Return whether a claim's marks are its own, or came with the manifest of another one."""
     return identity.of_mark(manifest.uid_of(claim), claim, keys.CLAIM_UID)
 
 
 def _is_let_go(seen: Seen, claim: Manifest, copy: Manifest) -> bool:
-    """Tell whether a copy stays when its claim goes.
+    """Return whether a copy stays when its claim goes.
 
     It was released, is an orphan, or never was this claim's. The original marks no copy that it
     adopted, but it marks and holds the claim.
@@ -330,19 +330,19 @@ def _before_apply(pair: Pair, copy: Manifest, wanted: Manifest) -> Sequence[Mani
 
 
 def _holds_unstated(pair: Pair, copy: Manifest, written: FieldSet, wanted: Manifest) -> bool:
-    """Tell whether the copy holds fields that a konnector wrote and the claim does not state."""
+    """Return whether the copy holds fields that a konnector wrote and the claim does not state."""
     paths = server_side_apply.unstated(written, live=copy, stated=wanted, empty_is_absent=False)
     return any(_travels(pair, path) for path in paths)
 
 
 def _agrees(copy: Manifest, wanted: Manifest, written: FieldSet) -> bool:
-    """Tell whether an apply of `wanted` would change nothing in the copy."""
+    """Return whether an apply of `wanted` would change nothing in the copy."""
     others = field_set.owned_by_others(copy, *WRITERS)
     return server_side_apply.agrees(copy, wanted, field_set.union(written, others) or None)
 
 
 def _travels(pair: Pair, path: field_set.Path) -> bool:
-    """Tell whether the claim decides about a field; finalizers, owners and status are others'."""
+    """Return whether the claim decides about a field; finalizers, owners and status are others'."""
     match path:
         case ("f:metadata", "f:labels" | "f:annotations" as group, key):
             return copies.goes_up(group[2:], key.removeprefix("f:"), pair.carries)

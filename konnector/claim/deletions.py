@@ -67,7 +67,7 @@ class Deletions:
         )
 
     def _asks_for(self, namespace: Manifest, claim: Manifest) -> bool:
-        """Tell whether a Namespace that is being deleted takes a claim along, as somebody meant."""
+        """Return whether a claim goes with its Namespace, which somebody deletes on purpose."""
         binding = self._link.around.binding(self._resource)
         mapping = self._link.homes.mapping(name_of(namespace))
         is_bound = binding is not None and not is_deleting(binding)

@@ -86,7 +86,7 @@ def unmarks(copy: Manifest) -> dict[str, JSON]:
 
 
 def may_go(copy: Manifest, terms: Terms, now: datetime) -> bool:
-    """Tell whether an orphan may be deleted: it is meant, or its grace is over."""
+    """Return whether an orphan may be deleted: it is meant, or its grace is over."""
     notes = annotations_of(copy)
     since = moment(notes.get(keys.ORPHANED, ""))
     if since is None:

@@ -97,7 +97,7 @@ def leads_to(content: bytes) -> str | None:
 
 
 def same_but_for_server(one: bytes, other: bytes) -> bool:
-    """Tell whether two kubeconfigs differ in nothing that counts but the server's address.
+    """Return whether two kubeconfigs differ in nothing that counts but the server's address.
 
     That is what somebody writes whose app cluster reaches the provider by another way.
     """

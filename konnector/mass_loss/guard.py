@@ -150,7 +150,7 @@ class Guardian:
         return decide.is_confirmed(self._confirmed.mass_delete, self.now())
 
     def recreates(self, resource: str) -> bool:
-        """Tell whether a person allowed that lost copies of a resource are made again."""
+        """Return whether a person allowed that lost copies of a resource are made again."""
         return self._confirmed.recreate.allows(resource, self.now())
 
     def terms(self, resource: str) -> Terms:
@@ -161,7 +161,7 @@ class Guardian:
         return self._kind_guards.setdefault(resource, KindGuard(self, resource))
 
     def has_orphans(self, app_namespace: str) -> bool:
-        """Tell whether an orphan is behind a mapping, with which it would go unconfirmed."""
+        """Return whether an orphan is behind a mapping, with which it would go unconfirmed."""
         places = (place for guard in self._kind_guards.values() for place in guard.orphans)
         return any(place.namespace == app_namespace for place in places)
 

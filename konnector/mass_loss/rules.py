@@ -24,7 +24,7 @@ def few_of(binding: Manifest) -> int:
 def too_many(
     times: Iterable[datetime], mine: datetime, living: Callable[[], int], few: int = FEW
 ) -> bool:
-    """Tell whether a deletion is one of more at once than can be meant.
+    """Return whether a deletion is one of more at once than can be meant.
 
     `times` are when all that are known were asked for; `living` returns how many others there are.
     """
@@ -36,7 +36,7 @@ def too_many(
 
 
 def goes_with(namespace: Manifest, mapping: Manifest | None, claim: Manifest) -> bool:
-    """Tell whether the deletion of a claim was asked for with that of its Namespace.
+    """Return whether the deletion of a claim was asked for with that of its Namespace.
 
     It has to be the one that was mapped, and may not be younger than the claim's deletion.
     """
@@ -52,6 +52,6 @@ def goes_with(namespace: Manifest, mapping: Manifest | None, claim: Manifest) ->
 
 
 def is_being_deleted(space: Manifest, resource: str) -> bool:
-    """Tell whether klutchctl deletes all instances of a resource, as it notes on the space."""
+    """Return whether klutchctl deletes all instances of a resource, as it notes on the space."""
     leaving = manifest.annotations_of(space).get(keys.LEAVING, "").split(",")
     return f"{resource}={_DELETE}" in leaving

@@ -39,7 +39,7 @@ class Wave(Generic[K]):
     def too_many(
         self, key: K, there: Mapping[K, datetime], living: Callable[[], int], few: int
     ) -> bool:
-        """Tell whether a deletion is one of more at once than can be meant.
+        """Return whether a deletion is one of more at once than can be meant.
 
         `there` is when each object was deleted that is still there, this one among them, and
         `living` returns how many are not being deleted. `few` are never too many.
@@ -91,7 +91,7 @@ class EndingNamespaces:
         return SEEN_WHOLE - timedelta(seconds=now - self._since[uid])
 
     def too_many(self, namespace: Manifest, few: int) -> bool:
-        """Tell whether a Namespace is one of more that are deleted at once than can be meant."""
+        """Return whether a Namespace is one of more that are deleted at once than can be meant."""
         homes = {home for store in self._claims.values() for home in store.values(_HOMES)}
         endings = self._namespaces.values(_ENDING)
         mine = _ending(namespace)
@@ -113,7 +113,7 @@ class ClaimDeletions:
         self._wave = Wave[_Deletion]()
 
     def too_many(self, claim: Manifest, few: int) -> bool:
-        """Tell whether the deletion of a claim is one of more at once than can be meant."""
+        """Return whether the deletion of a claim is one of more at once than can be meant."""
         ends, mine = self._namespaces.times(), _leaving(claim)
         if not mine:
             return False

@@ -1,1 +1,1 @@
-"""Namespaces: which service namespace holds the copies of an app namespace."""
+"""Maps app namespaces to their service namespaces on the control plane."""

@@ -99,7 +99,7 @@ class Namespaces:
         return removal
 
     async def _is_stamped(self, name: str, mapping: Manifest | None) -> bool:
-        """Tell whether each copy behind a mapping has its claim's uid. A new one has no copies."""
+        """Return whether each copy of a mapping has its claim's uid. A new one has no copies."""
         if space_decide.is_anothers(self._views.cluster_binding):
             return False
         if mapping is None or decide.is_marked(mapping):
@@ -134,7 +134,7 @@ class Namespaces:
         return not self._syncs.settled or self._is_early()
 
     def _is_early(self) -> bool:
-        """Tell whether what is bound may still come to be synced soon."""
+        """Return whether what is bound may still come to be synced soon."""
         around = self._link.around
         bound = set(around.bound())
         return self._is_young and (
@@ -162,7 +162,7 @@ class Namespaces:
         return {name for name in self._bindable() if not self._syncs.runs(name)}
 
     def _is_unread(self, name: str) -> bool:
-        """Tell whether these are namespaced, and not all instances and copies were seen."""
+        """Return whether these are namespaced, and not all instances and copies were seen."""
         if self._syncs.runs(name) and not self._syncs.missing(name):
             return False
         export = self._views.export(name)
@@ -232,7 +232,7 @@ class Namespaces:
                 self._context.runtime.recorder.record(ref, live, note)
 
     async def _holds_released(self, mapping: Manifest) -> bool:
-        """Tell whether released copies would go along, or nobody can tell."""
+        """Return whether released copies would go along, or nobody can tell."""
         service = get_text(mapping, "status", "namespace")
         if not service:
             return False

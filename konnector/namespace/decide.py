@@ -82,7 +82,7 @@ def marked(mapping: Manifest, kinds: Collection[str]) -> Patch:
 
 
 def leaving(seen: Seen) -> bool:
-    """Tell whether the mapping would go, so that `removal` has to be read."""
+    """Return whether the mapping would go, so that `removal` has to be read."""
     if seen.mapping is None or is_deleting(seen.mapping):
         return False
     if seen.app_namespace is None:
@@ -91,7 +91,7 @@ def leaving(seen: Seen) -> bool:
 
 
 def is_held(mapping: Manifest | None, app_namespace: Manifest | None) -> bool:
-    """Tell whether an app namespace is not known to be the one that was mapped.
+    """Return whether an app namespace is not known to be the one that was mapped.
 
     A mapping without its uid is judged first. What ends without it may end.
     """
@@ -105,7 +105,7 @@ def is_held(mapping: Manifest | None, app_namespace: Manifest | None) -> bool:
 
 
 def _is_given(seen: Seen, mapping: Manifest) -> bool:
-    """Tell whether the mapping is to be that of the app namespace that is there now."""
+    """Return whether the mapping is to be that of the app namespace that is there now."""
     uid, known = uid_of(seen.app_namespace or {}), annotations_of(mapping)
     if uid and seen.confirmed_uid == uid:
         return True
@@ -115,18 +115,18 @@ def _is_given(seen: Seen, mapping: Manifest) -> bool:
 
 
 def is_unmarked(mapping: Manifest | None) -> bool:
-    """Tell whether nothing was recorded that speaks against an app namespace."""
+    """Return whether nothing was recorded that speaks against an app namespace."""
     against = {keys.APP_NAMESPACE_UID, keys.APP_NAMESPACE_DELETED, keys.ORPHANED}
     return mapping is not None and not against & annotations_of(mapping).keys()
 
 
 def is_marked(mapping: Manifest) -> bool:
-    """Tell whether each copy behind a mapping had its claim's uid at some time."""
+    """Return whether each copy behind a mapping had its claim's uid at some time."""
     return keys.UIDS_SINCE in annotations_of(mapping)
 
 
 def has_ended(mapping: Manifest | None) -> bool:
-    """Tell whether the app namespace of a mapping was seen on its way out."""
+    """Return whether the app namespace of a mapping was seen on its way out."""
     return mapping is not None and keys.APP_NAMESPACE_DELETED in annotations_of(mapping)
 
 

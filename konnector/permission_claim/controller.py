@@ -80,13 +80,13 @@ class PermissionClaims(PairedSync):
         return [*super().troubles, *refused, *filter(None, [self.guard.sentence])]
 
     def vouches(self, app_namespace: str) -> bool:
-        """Tell whether an object in an app namespace has its counterpart behind the mapping."""
+        """Return whether an object in an app namespace has its counterpart behind the mapping."""
         brought = self._brought(app_namespace) or ()
         here = (self.here.get(app_namespace, name_of(one)) for one in brought)
         return any(owner_of(one) for one in here)
 
     def has_brought(self, app_namespace: str) -> bool:
-        """Tell whether objects behind a mapping were brought, or may have been."""
+        """Return whether objects behind a mapping were brought, or may have been."""
         return self._brought(app_namespace) != []
 
     def _brought(self, app_namespace: str) -> list[Manifest] | None:
@@ -213,7 +213,7 @@ class PermissionClaims(PairedSync):
         return replace(seen, terms=await self.fresh_terms())
 
     async def _is_kept(self, seen: Seen) -> bool:
-        """Tell whether a copy in the app cluster stays, because its origin may have been lost.
+        """Return whether a copy in the app cluster stays, because its origin may have been lost.
 
         Of a service namespace that is being deleted, all goes. Raises ClusterErrors.
         """

@@ -23,7 +23,7 @@ _CAN_BE_IMMUTABLE: Final = frozenset(
 
 
 def needs_content(seen: Seen) -> bool:
-    """Tell whether the whole object of the app cluster must be read before `decide` is asked.
+    """Return whether the whole object of the app cluster must be read before `decide` is asked.
 
     Of a partial object, a `type` that would keep it from going up counts as another one.
     """
@@ -113,7 +113,7 @@ def _made(ref: Ref, origin: Manifest, travel: _Travel) -> Create:
 
 
 def _must_be_made_anew(kind: Kind, origin: Manifest, copy: Manifest) -> bool:
-    """Tell whether an API server would refuse the update of a copy whose content differs (H19)."""
+    """Return whether an API server would refuse the update of a copy with other content (H19)."""
     if (kind.group, kind.plural) not in _CAN_BE_IMMUTABLE:
         return False
     other_type = manifest.get_text(copy, "type") != manifest.get_text(origin, "type")
@@ -135,7 +135,7 @@ def _metadata_changes(origin: Manifest, copy: Manifest, travel: _Travel) -> dict
 
 
 def _conflict(seen: Seen) -> Decision:
-    """Tell the developer of an object that keeps another one from being carried to its place."""
+    """Report an object that is in the way of another one to its developer."""
     consumer, provider = seen.consumer, seen.provider
     if (
         consumer is None

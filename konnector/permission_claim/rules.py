@@ -99,7 +99,7 @@ class Rule:
         return self.owner != keys.OWNER_PROVIDER
 
     def reaches(self, place: ObjectKey) -> bool:
-        """Tell whether name and app namespace agree, all that is known of an object that is gone.
+        """Return whether name and app namespace agree, all that is known of an object that is gone.
 
         `place` is where the object is, or would be, in the app cluster.
         """
@@ -110,7 +110,7 @@ class Rule:
         return place.namespace in self.namespaces if place.namespace else not self.namespaces
 
     def selects(self, place: ObjectKey, live: Manifest, *, partial: bool = False) -> bool:
-        """Tell whether the object is claimed; `live` is that of either side.
+        """Return whether the object is claimed; `live` is that of either side.
 
         Of a `partial` object, which is metadata alone, `type` counts as agreeing.
         """

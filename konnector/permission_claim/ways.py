@@ -142,7 +142,7 @@ def _word(live: Manifest | None, brought: str) -> str:
 
 
 def is_of_another_space(seen: Seen, copy: Manifest) -> bool:
-    """Tell whether a copy in the app cluster came from another space."""
+    """Return whether a copy in the app cluster came from another space."""
     return identity.of_mark(seen.space_uid, copy, keys.ORIGIN_SPACE_UID) is Life.ANOTHER
 
 
@@ -222,7 +222,7 @@ def taking_down(seen: Seen, origin: Manifest) -> list[Rule]:
 
 
 def may_go_up(seen: Seen, origin: Manifest) -> bool:
-    """Tell whether any rule lets the app cluster's object up. Its annotation widens no rule.
+    """Return whether any rule lets the app cluster's object up. Its annotation widens no rule.
 
     What another side owns is not the consumer's to give: a copy that came down stays down.
     """
@@ -243,12 +243,12 @@ def may_go_up(seen: Seen, origin: Manifest) -> bool:
 
 
 def _is_closed(seen: Seen, rule: Rule) -> bool:
-    """Tell whether a rule does not reach an app namespace that it would have to spell out."""
+    """Return whether a rule does not reach an app namespace that it would have to spell out."""
     return seen.reserved and seen.claim_place.namespace not in rule.literal_namespaces
 
 
 def _is_kept(seen: Seen, origin: Manifest) -> bool:
-    """Tell whether an object stays in the app cluster unless its very name is claimed."""
+    """Return whether an object stays in the app cluster unless its very name is claimed."""
     return (
         manifest.get_text(origin, "type") in _OF_ONE_CLUSTER
         or _is_of_the_cluster(seen)

@@ -88,12 +88,12 @@ class Provider(TaskSupervisor):
             self.serving.exports.enqueue(by.name)
 
     def may_bring(self, space_uid: str, name: str) -> bool:
-        """Tell whether a binding of this name may be of a space, and is not followed yet."""
+        """Return whether a binding of this name may be of a space, and is not followed yet."""
         is_followed = self.serving is not None and self.serving.syncs.wants(name)
         return not is_followed and self.guardian.space_uid in ("", space_uid)
 
     def has_reported_the_end(self, name: str) -> bool:
-        """Tell whether the control plane knows that nothing is synced for a binding of this name.
+        """Return whether the control plane knows that nothing is synced for a binding of this name.
 
         klutchctl waits for that (mapping.md 9), and without a provider nobody would tell it.
         """

@@ -47,7 +47,7 @@ class _Served:
         self._forget_secrets()
 
     def leads_to(self, space: str, uid: str) -> bool:
-        """Tell whether it is this space that is served; "" is the identity of none."""
+        """Return whether it is this space that is served; "" is the identity of none."""
         return (
             self.provider.space == space and bool(uid) and uid == self.provider.guardian.space_uid
         )
@@ -130,7 +130,7 @@ class Providers(TaskSupervisor):
             await self._leave(key)
 
     def _is_news(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> bool:
-        """Tell whether a Secret holds something else than what its binding was served by."""
+        """Return whether a Secret holds something else than what its binding was served by."""
         now = self._of(key)
         return now is not None and now.contents.get(place) != judged.identity
 
@@ -176,7 +176,7 @@ class Providers(TaskSupervisor):
             served.provider.in_use = judged.identity
 
     def _is_another_way(self, key: ObjectKey, judged: Judged) -> bool:
-        """Tell whether a new binding's Secret may lead to a space that is served already.
+        """Return whether a new binding's Secret may lead to a space that is served already.
 
         Two providers of one space would tell the opposite of each other.
         """

@@ -69,7 +69,7 @@ class Syncs(TaskSupervisor):
         return binding in self._wanted
 
     def runs(self, binding: str) -> bool:
-        """Tell whether a binding's sync knows its copies: none does any more while it ends."""
+        """Return whether a binding's sync knows its copies: none does any more while it ends."""
         return binding in self._instances
 
     def needs(self, app_namespace: str) -> bool:
@@ -81,7 +81,7 @@ class Syncs(TaskSupervisor):
         return frozenset(name for name, one in found if one.live_in(app_namespace))
 
     def is_losing(self, kind: Kind, place: ObjectKey) -> bool:
-        """Tell whether a binding that claims an object loses its instances, or has lost one.
+        """Return whether a binding that claims an object loses its instances, or has lost one.
 
         Its export goes, or has gone: then the app cluster has still the CRD.
         """
@@ -139,11 +139,11 @@ class Syncs(TaskSupervisor):
         return None
 
     def has_copies(self, app_namespace: str) -> bool:
-        """Tell whether bound copies belong to an app namespace, or may do."""
+        """Return whether bound copies belong to an app namespace, or may do."""
         return any(one.has_copies(app_namespace) for one in self._instances.values())
 
     def vouches(self, app_namespace: str) -> bool:
-        """Tell whether an app namespace has an object whose counterpart is behind its mapping."""
+        """Return whether an app namespace has an object whose counterpart is behind its mapping."""
         every = (*self._instances.values(), *self._running())
         try:
             return any(one.vouches(app_namespace) for one in every)
@@ -151,11 +151,11 @@ class Syncs(TaskSupervisor):
             return False
 
     def are_stamped(self, app_namespace: str) -> bool:
-        """Tell whether each copy behind a mapping is known to have its claim's uid."""
+        """Return whether each copy behind a mapping is known to have its claim's uid."""
         return all(one.are_stamped(app_namespace) for one in self._instances.values())
 
     def has_brought(self, app_namespace: str) -> bool:
-        """Tell whether claimed objects were brought to or from an app namespace, or may have."""
+        """Return whether claimed objects were brought to or from an app namespace, or may have."""
         return any(one.has_brought(app_namespace) for one in self._running())
 
     def enqueue_everything(self) -> None:

@@ -57,7 +57,7 @@ def follow(before: Standing, found: str, now: float) -> Standing:
 
 
 def writes(standing: Standing, found: str, now: float) -> bool:
-    """Tell whether the mark is to be written: at once, and as a reminder once both have stopped."""
+    """Return whether to write the mark: at once, and as a reminder after both have stopped."""
     reminded = standing.met > _ANSWERS + 1 and now - standing.wrote < _REMINDER
     return found != standing.mark and not reminded
 

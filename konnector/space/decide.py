@@ -244,7 +244,7 @@ VERSION: Final = konnector_version(metadata.version("klutchctl"))
 
 
 def is_anothers(cluster_binding: Manifest | None, version: str | None = VERSION) -> bool:
-    """Tell whether another program was the last to serve a space."""
+    """Return whether another program was the last to serve a space."""
     held = manifest.get_text(cluster_binding, "status", "konnectorVersion")
     return held not in ("", version or UNKNOWN)
 
@@ -303,7 +303,7 @@ def export_status(seen: ExportView, *, now: datetime) -> Decision:
 
 
 def says_connected(export: Manifest | None) -> bool:
-    """Tell whether an export that stays says that its objects are synced."""
+    """Return whether an export that stays says that its objects are synced."""
     return export is not None and not manifest.is_deleting(export) and reports_sync(export)
 
 

@@ -143,7 +143,7 @@ def reports_sync(export: manifest.Manifest | None) -> bool:
 
 
 def reports_end_of_sync(export: manifest.Manifest | None) -> bool:
-    """Tell whether a konnector reports that it has stopped, because the binding is gone."""
+    """Return whether a konnector reports that it has stopped, because the binding is gone."""
     connected = connected_of(export)
     reason = conditions.BINDING_NOT_FOUND.reason
     return connected is not None and (connected.status, connected.reason) == (
@@ -204,12 +204,12 @@ def kind_of(definition: manifest.Manifest, version: str) -> Kind:
 
 
 def is_established(crd: manifest.Manifest | None) -> bool:
-    """Tell whether the API server serves what a CRD defines."""
+    """Return whether the API server serves what a CRD defines."""
     return conditions.said(crd, "Established", conditions.TRUE) is not None
 
 
 def is_from_konnector(crd: manifest.Manifest) -> bool:
-    """Tell whether a konnector made a CRD in the app cluster; the original's counts."""
+    """Return whether a konnector made a CRD in the app cluster; the original's counts."""
     return not field_set.managers_of(crd).isdisjoint(keys.KONNECTORS)
 
 
@@ -260,7 +260,7 @@ class KubeconfigFacts:
     token_digest: str
 
     def same_token(self, token: str) -> bool:
-        """Tell whether a token with the digest `token` is there, and this one. "" is no token."""
+        """Return whether a token with the digest `token` is there, and this one. "" is no token."""
         return bool(token) and self.token_digest == token
 
 
@@ -354,7 +354,7 @@ def _digest(purpose: str, text: str) -> str:
 
 
 def is_mirrored(secret: Manifest) -> bool:
-    """Tell whether the kubeconfig in an app cluster's Secret is of klutchctl, or of a konnector.
+    """Return whether the kubeconfig in an app cluster's Secret is of klutchctl, or of a konnector.
 
     Another's may lead to the source's space by another way, chosen by those who know the app
     cluster's network.
@@ -376,7 +376,7 @@ def mirrored_facts(secret: Manifest, source: KubeconfigFacts | None) -> Kubeconf
 
 
 def reports_cut_off(binding: Manifest) -> bool:
-    """Tell whether the konnector of a binding reports that it cannot reach its control plane."""
+    """Return whether the konnector of a binding reports that it cannot reach its control plane."""
     connected = conditions.said(binding, conditions.CONNECTED, FALSE)
     if connected is not None and connected.reason in conditions.CUT_OFF:
         return True
@@ -384,7 +384,7 @@ def reports_cut_off(binding: Manifest) -> bool:
 
 
 def reports_refusal(binding: Manifest) -> bool:
-    """Tell whether the konnector of a binding reports that its token is not taken any more.
+    """Return whether the konnector of a binding reports that its token is not taken any more.
 
     The original's only repeats what the API server says.
     """

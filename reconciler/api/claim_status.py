@@ -1,4 +1,4 @@
-"""The status of a claim about its sync, beside its provider's.
+"""Reports the sync of a claim in its status, in addition to the provider's status.
 
 A status is the provider's (protocol-konnector.md D.3), so what is said beside it is an Event while
 there is a sync, and a condition once there is none: the next sync replaces it by the provider's.
@@ -50,7 +50,7 @@ _LONGEST_WARNING: Final = 256  # characters; the API takes no more
 
 
 def takes_conditions(crd: Manifest, version: str) -> bool:
-    """Tell whether the status of a kind keeps conditions in a version, as its schema says."""
+    """Return whether the status of a kind keeps conditions in a version, as its schema says."""
     schemas = (
         manifest.get(one, "schema", "openAPIV3Schema")
         for one in manifest.get_maps(crd, "spec", "versions")

@@ -92,7 +92,7 @@ class Stops:
 
 
 def is_doubtful(look: LeaseLook | None, now: datetime) -> bool:
-    """Tell whether another look is needed to know whether the holder runs."""
+    """Return whether another look is needed to know whether the holder runs."""
     if look is None or look.renewed_at is None:
         return False
     return not look.holder or abs(now - look.renewed_at) > _FRESH

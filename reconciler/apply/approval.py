@@ -146,7 +146,7 @@ def _groups(plan: Plan) -> Mapping[Group, list[Change]]:
 
 
 def _is_covered(wanted: Sequence[Change], found: Sequence[Change]) -> bool:
-    """Tell whether what was approved is all that would be done now.
+    """Return whether what was approved is all that would be done now.
 
     Who plans may not read Secrets (trust.md T2). So one that he would create may be there, what
     its kubeconfig is may be noted, and where he left the rest to an apply, that may take over
@@ -195,7 +195,7 @@ def _said(change: Change, *, known: bool = True) -> bytes:
 
 
 def _more_instances(wanted: Sequence[Change], found: Sequence[Change]) -> str:
-    """Tell of instances that would be deleted and were not there when it was approved."""
+    """Return instances that would be deleted, and did not exist at the approval."""
     known = {line.ref: line for line in found}
     for line in wanted:
         other = known.get(line.ref, line)

@@ -124,14 +124,14 @@ class _Worker:
         return self.job.readiness.control_plane
 
     def _mends_kubeconfig(self, change: Change) -> bool:
-        """Tell whether a line changes the kubeconfig in the app cluster, which bindings name."""
+        """Return whether a line changes the kubeconfig in the app cluster, which bindings name."""
         wanted, direct = change.wanted, self.job.mode is Mode.DIRECT
         in_app = change.ref.cluster == self.job.name and change.ref.kind == SECRET
         kubeconfig = wanted is not None and wanted.kubeconfig is not None
         return direct and in_app and kubeconfig and change.action is Action.UPDATE
 
     def waits_for_mirror(self, change: Change) -> bool:
-        """Tell whether a konnector that is there has to try what a line would write."""
+        """Return whether a konnector that is there has to try what a line would write."""
         return self._mends_kubeconfig(change) and is_new_address(change.fields)
 
     @property

@@ -145,7 +145,7 @@ class MirrorWait:
         self._heart = Ref(name, api.CLUSTER_BINDING, placed.space, names.CLUSTER_BINDING)
 
     async def has_konnector(self, bindings: Iterable[Manifest], now: datetime) -> bool:
-        """Tell whether a konnector is to be waited for: none that its bindings say is cut off."""
+        """Return whether a konnector is to be waited for: none that its bindings say is cut off."""
         beat = api.heartbeat_of(await self._plane.read(self._heart))
         alive = api.liveness(beat, now, timeout=api.SILENCE) is api.Liveness.ALIVE
         return alive and not any(map(reports_cut_off, bindings))

@@ -30,7 +30,7 @@ def _is_connection(secret: str) -> str:
 
 
 def _is_owned(secret: str) -> str:
-    """Tell whether the controller of a Secret is of a kind that the account serves.
+    """Return whether the controller of a Secret is of a kind that the account serves.
 
     Its plural follows from its name. An owner that is not there has the Secret collected.
     """

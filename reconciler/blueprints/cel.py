@@ -72,7 +72,7 @@ def label(holder: str, key: str) -> str:
 
 
 def is_space(holder: str) -> str:
-    """Tell whether a Namespace is a binding space, by its marks, and no service namespace.
+    """Return whether a Namespace is a binding space, by its marks, and no service namespace.
 
     That of an AppClusterBinding is labelled a little after it was made, so its name will do; but
     the names of its service namespaces begin alike.
@@ -91,13 +91,13 @@ def is_service_namespace(holder: str) -> str:
 
 
 def is_marked(holder: str) -> str:
-    """Tell whether a Namespace is a binding space or a service namespace."""
+    """Return whether a Namespace is a binding space or a service namespace."""
     ours = either(is_space(holder), is_service_namespace(holder))
     return both(ours, is_no_system(f"{holder}.metadata.name"))
 
 
 def is_no_system(name: str) -> str:
-    """Tell that a namespace is none that a cluster, or Klutch in it, needs itself."""
+    """Exclude namespaces that a cluster, or Klutch in it, needs itself."""
     return f"!{name}.startsWith('kube-') && {name} != {text(names.KLUTCH_NAMESPACE)}"
 
 

@@ -362,7 +362,7 @@ def refused_overrides(
 
 
 def _is_below(image: str, prefix: str) -> bool:
-    """Tell whether an image is in a repository, or below; the colon of a host begins a port."""
+    """Return whether an image is in a repository, or below; the colon of a host begins a port."""
     whole = prefix.rstrip("/")
     ends = ("/", ":", "@") if "/" in whole else ("/",)
     return image.startswith(tuple(f"{whole}{end}" for end in ends))

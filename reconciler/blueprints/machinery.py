@@ -193,7 +193,7 @@ def _changed(new: str, old: str, names: str) -> str:
 
 
 def _is_marked(mark: str) -> str:
-    """Tell whether the account's role has a mark of the kind."""
+    """Return whether the account's role has a mark of the kind."""
     exports = f"authorizer.group({cel.text(KLUTCH_GROUP)}).resource('apiserviceexports')"
     place = "namespace(request.?namespace.orValue(''))"
     return f"{exports}.{place}.name(variables.kind + ':' + {mark}).check('get').allowed()"
@@ -246,7 +246,7 @@ CHOSEN: Final = cel.either(_FREE, f"variables.compositions.all(c, {_CHOSEN})")
 
 
 def _kept_marks(key: str) -> str:
-    """Tell whether an object has the same of Crossplane's labels, or annotations, as before."""
+    """Return whether an object has the same of Crossplane's labels, or annotations, as before."""
     new, old = (
         f"({one} == null ? {{}} : {one}.metadata.?{key}.orValue({{}}))"
         for one in ("object", "oldObject")

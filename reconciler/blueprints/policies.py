@@ -83,7 +83,7 @@ class Policy:
         )
 
     def is_enforced_by(self, binding: Manifest) -> bool:
-        """Tell whether a live ValidatingAdmissionPolicyBinding has this policy deny everywhere."""
+        """Return whether a live ValidatingAdmissionPolicyBinding enforces this policy."""
         spec = get_map(binding, "spec")
         is_own = get_text(spec, "policyName") == self.name
         is_whole = not {"matchResources", "paramRef"} & {*spec}

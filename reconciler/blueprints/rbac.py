@@ -106,7 +106,7 @@ def left_over(space: Manifest, namespaces: Iterable[Manifest], bindings: Iterabl
 
 
 def _is_older(space: Manifest, other: Manifest) -> bool:
-    """Tell whether a live space was there before an object, which names no uid."""
+    """Return whether a live space was there before an object, which names no uid."""
     born, made = created(space), created(other)
     return born is not None and made is not None and born <= made
 

@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        """Say it as every other error is said."""
+        """Raise a ConfigError, as for every other error."""
         raise ConfigError(message, hint=f"`{self.prog} --help` lists the flags")
 
     def section(self, title: str, description: str | None = None) -> None:

@@ -141,7 +141,7 @@ class Leadership:
         return True
 
     def _has_run_out(self, live: Manifest) -> bool:
-        """Tell whether another has not renewed it for its duration, on our clock."""
+        """Return whether another has not renewed it for its duration, on our clock."""
         now, hold = self._clock.monotonic(), get_map(live, "spec")
         if hold != self._seen:
             self._seen, self._seen_at = hold, now

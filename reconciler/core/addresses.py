@@ -33,7 +33,7 @@ _PORTS: Final = {"https": 443, "http": 80}
 
 
 def no_server(address: Address) -> str:
-    """Say why no URL of others may lead to an address; "" where it may."""
+    """Return the reason to refuse an address in URLs of others, or ""."""
     if address in _METADATA:
         return "a metadata service"
     if address.is_link_local:
@@ -57,21 +57,21 @@ def unwrapped(address: Address) -> Address:
 
 
 def is_host(host: str) -> bool:
-    """Tell whether this is a name that can be looked up, or an address without a zone."""
+    """Return whether this is a name that can be looked up, or an address without a zone."""
     if _HOST.fullmatch(host):
         return can_be_asked(host)
     return address_of(host) is not None and "%" not in host
 
 
 def is_loopback(url: SplitResult) -> bool:
-    """Tell whether a URL leads to this machine, whatever resolves names."""
+    """Return whether a URL leads to this machine, whatever resolves names."""
     host = (url.hostname or "").lower()
     ip = address_of(host)
     return host == "localhost" or (ip is not None and ip.is_loopback)
 
 
 def is_loopback_name(host: str) -> bool:
-    """Tell whether only this machine reaches a host that it listens on, or is asked by."""
+    """Return whether only this machine reaches a host that it listens on, or is asked by."""
     ip = address_of(host)
     return host == "localhost" or host.endswith(".localhost") or (ip is not None and ip.is_loopback)
 
@@ -87,12 +87,12 @@ def address_of(host: str) -> Address | None:
 
 
 def is_visible(url: str) -> bool:
-    """Tell whether a URL is ASCII without blanks and control characters."""
+    """Return whether a URL is ASCII without blanks and control characters."""
     return url.isascii() and url.isprintable() and " " not in url
 
 
 def can_be_asked(host: str) -> bool:
-    """Tell whether a host's address can be looked up, and its certificate be checked.
+    """Return whether a host's address can be looked up, and its certificate be checked.
 
     Both encode the name first, which fails for an empty label or one of more than 63 characters.
     """
@@ -152,7 +152,7 @@ def _is_proxied(url: SplitResult, environ: Mapping[str, str]) -> bool:
 
 
 def _matches(entry: str, host: str, ip: Address | None, port: str) -> bool:
-    """Tell whether one entry of NO_PROXY covers a host; an entry that makes no sense does not."""
+    """Return whether one entry of NO_PROXY covers a host; an entry that makes no sense does not."""
     if entry == "*":
         return True
     if (network := _network(entry)) is not None:

@@ -262,7 +262,7 @@ def changes(before: Manifest, after: Manifest, *above: str) -> list[Manifest]:
 
 
 def are_equal(one: JSON, other: JSON) -> bool:
-    """Tell whether two values are the same in JSON, where 1 and true are not."""
+    """Return whether two values are the same in JSON, where 1 and true are not."""
     return one == other and not _mixes_bools(one, other)
 
 
@@ -285,7 +285,7 @@ def _without_nulls(value: JSON) -> JSON:
 
 
 def _mixes_bools(one: JSON, other: JSON) -> bool:
-    """Tell whether two values that are equal to Python differ in JSON."""
+    """Return whether two values that are equal to Python differ in JSON."""
     if isinstance(one, dict) and isinstance(other, dict):
         return any(_mixes_bools(value, other.get(key)) for key, value in one.items())
     if isinstance(one, _ARRAYS) and isinstance(other, _ARRAYS):

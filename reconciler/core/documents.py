@@ -81,7 +81,7 @@ def takes(value: JSON) -> int:
 
 
 def is_within(value: Manifest, depth: int) -> bool:
-    """Tell whether an object is nested no deeper than `depth`; nearly all are.
+    """Return whether an object is nested no deeper than `depth`; nearly all are.
 
     Goes level by level, because a call for each value was a quarter of the time of all reading.
     """

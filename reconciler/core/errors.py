@@ -246,7 +246,7 @@ class InvalidRepository(ConfigError):
 
     @property
     def invalid(self) -> bool:
-        """Tell whether anything is wrong beside what a Policy denies."""
+        """Return whether anything is wrong beside what a Policy denies."""
         return any(problem.severity is Severity.INVALID for problem in self.problems)
 
 

@@ -164,7 +164,7 @@ def stub_of(manifest: Manifest) -> dict[str, JSON]:
 
 
 def is_stub(manifest: Manifest) -> bool:
-    """Tell whether only metadata were read, as an API server marks it: no spec is no empty spec."""
+    """Return whether only metadata were read, by the server's mark: no spec is no empty spec."""
     return manifest.get("kind") == _STUB
 
 
@@ -293,7 +293,7 @@ _LEAVES: Final = frozenset({str, int, bool, type(None)})
 
 
 def _is_alike(value: JSON) -> bool:
-    """Tell whether orjson writes a value as json does: floats it may write otherwise."""
+    """Return whether orjson writes a value as json does: floats it may write otherwise."""
     if type(value) is dict:
         items: Iterable[JSON] = value.values()
     elif type(value) is list or type(value) is tuple:

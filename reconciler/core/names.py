@@ -65,7 +65,7 @@ def subdomain_problem(name: str) -> str:
 
 
 def is_reserved(app_namespace: str, own: str = "") -> bool:
-    """Tell whether what comes into a namespace could direct the cluster itself, or its konnector.
+    """Return whether what comes into a namespace could direct the cluster itself, or its konnector.
 
     `own` is the konnector's namespace, "" where it is in none of the app cluster, or not known.
     """

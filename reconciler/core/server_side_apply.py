@@ -59,7 +59,7 @@ def _find_unstated(
 
 
 def agrees(live: JSON, stated: JSON, fields: FieldSet | None) -> bool:
-    """Tell whether an apply of `stated` would leave `live` as it is, values alone considered.
+    """Return whether an apply of `stated` would leave `live` as it is, values alone considered.
 
     `fields` is what we wrote at this place, with what others wrote inside of that; None: nothing.
     An object may hold more than is stated, which others added. What is empty is not absent: a
@@ -193,7 +193,7 @@ def _are_ours(value: JSON, writers: _Writers) -> bool:
 
 
 def _is_made(fields: FieldSet | None) -> bool:
-    """Tell whether a manager wrote a field itself, and not only parts of it."""
+    """Return whether a manager wrote a field itself, and not only parts of it."""
     return fields is not None and (not fields or ITSELF in fields)
 
 

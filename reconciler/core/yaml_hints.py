@@ -114,7 +114,7 @@ def _indent(line: str) -> int:
 
 
 def _is_off(above: list[str], indent: int) -> bool:
-    """Tell whether a line with this indent belongs to none of the mappings that are open above."""
+    """Return whether a line with this indent belongs to none of the open mappings above it."""
     smallest: int | None = None
     for line in reversed(above):
         if not _says_something(line):

@@ -116,7 +116,7 @@ class Fields:
         return ConfigError(message, where=str(self.at(at)), hint=hint)
 
     def has(self, key: str) -> bool:
-        """Tell whether `key` says anything: it is there, not null and not the empty text."""
+        """Return whether `key` says anything: it is there, not null and not the empty text."""
         match self.nodes.get(key):
             case None:
                 return False

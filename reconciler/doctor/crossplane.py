@@ -109,7 +109,7 @@ def findings(found: Installation) -> Iterator[Finding]:
 
 
 def is_second(versions: Collection[str]) -> bool:
-    """Tell 2.x from 1.x by the versions that Crossplane's API group is served in."""
+    """Distinguish 2.x from 1.x by the served versions of Crossplane's API group."""
     return _SECOND in versions
 
 

@@ -367,7 +367,7 @@ def _opened(claim: Claim, most: Claim) -> list[str]:
 
 
 def _labels_within(claim: Claim, most: Claim) -> bool:
-    """Tell whether each label map, of which an object needs one, asks for one of `most` too."""
+    """Return whether each label map, of which an object needs one, asks for one of `most` too."""
     if not most.labels:
         return True
     return bool(claim.labels) and all(

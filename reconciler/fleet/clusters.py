@@ -235,7 +235,7 @@ def read_certificates(content: bytes) -> str:
 
 
 def _is_sequence(text: str) -> bool:
-    """Tell whether the text is base64 of one DER SEQUENCE (X.690 8.1), as certificates are."""
+    """Return whether the text is base64 of one DER SEQUENCE (X.690 8.1), as certificates are."""
     try:
         der = base64.b64decode("".join(text.split()), validate=True)
     except binascii.Error:

@@ -126,7 +126,7 @@ class Patterns:
         return self.step(self._reached(folder), name).hits
 
     def matches(self, path: str) -> bool:
-        """Tell whether any of the patterns names the file at `path`."""
+        """Return whether any of the patterns names the file at `path`."""
         return bool(self.hits(path))
 
     def _reached(self, folder: str) -> frozenset[_Place]:

@@ -114,7 +114,7 @@ def load_valid_part(
 
 
 def allowed(problems: Iterable[Problem]) -> bool:
-    """Tell whether a fleet may be used in spite of these problems."""
+    """Return whether a fleet may be used in spite of these problems."""
     return all(problem.severity is Severity.WARNING for problem in problems)
 
 

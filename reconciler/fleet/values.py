@@ -231,7 +231,7 @@ class Fleet:
     ways_elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def has_document(self, cluster: str) -> bool:
-        """Tell whether the files name a cluster, whoever keeps it."""
+        """Return whether the files name a cluster, whoever keeps it."""
         return cluster in self.clusters or cluster in self.elsewhere
 
 

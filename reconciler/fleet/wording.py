@@ -258,7 +258,7 @@ def _on_line(text: str, line: int) -> Iterator[_Scalar]:
 
 
 def is_name(keys: Sequence[str], text: str) -> bool:
-    """Tell whether the text at these keys names something, so that a message may quote it."""
+    """Return whether the text at these keys names something, so that a message may quote it."""
     return _NAME.fullmatch(text) is not None and _is_naming(keys)
 
 

@@ -69,7 +69,7 @@ def _kept(site: Site, usual: tuple[str, str]) -> Mapping[str, tuple[str, str]]:
 
 
 def _leads_to_space(site: Site, named: tuple[str, str], source: Manifest | None) -> bool:
-    """Tell whether a binding's own Secret leads to the space, or nobody here may read that."""
+    """Return whether a binding's own Secret leads to the space, or nobody here may read that."""
     secret = site.app.get(SECRET, *named)
     unread = site.app.blind and secret is None
     return unread or placement.same_way(secret, source, site.placement.space)

@@ -1,4 +1,4 @@
-"""Survey units: those of one app cluster while somebody waits, or the board of a fleet.
+"""Reads the health of units: of one app cluster during an apply, or of a whole fleet.
 
 No failure of one cluster holds back another. Writes nothing.
 """
@@ -182,7 +182,7 @@ def _konnector_of(units: ClusterUnits) -> KonnectorPlace:
 
 
 def _asks_in_app(units: ClusterUnits) -> bool:
-    """Tell whether something of a cluster's units has to be read in it."""
+    """Return whether something of a cluster's units has to be read in it."""
     some = bool(units.wanted or units.leaving)
     return bool(units.awaited()) or (some and units.live.location.mode is Mode.DIRECT)
 

@@ -157,7 +157,7 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
 
 
 def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
-    """Tell whether only the CRD in the app cluster can say more about a unit."""
+    """Return whether only the CRD in the app cluster can say more about a unit."""
     return (
         _seen_fault(unit, facts) is None
         and api.heartbeat_of(facts.cluster_binding) is not None
@@ -229,7 +229,7 @@ def _binding_fault(unit: UnitKey, binding: Manifest, facts: UnitFacts) -> _Fault
 
 
 def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
-    """Say why there is no export, as far as whoever has to make it says so."""
+    """Return the reason for a missing export, by the report of its maker."""
     if facts.asked is None:
         if facts.binding is None:
             return _Fault("NotBound", "it is not bound yet; `klutchctl apply` binds it")
@@ -246,7 +246,7 @@ def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
 
 
 def _without_heartbeat(facts: UnitFacts) -> str:
-    """Say that no konnector has come; an AppClusterBinding names whether one is deployed."""
+    """Report a missing konnector; an AppClusterBinding shows whether one is deployed."""
     silent = "no konnector has sent a heartbeat yet"
     if get(facts.asked, "spec", "konnector", "deploy") is False:
         return (

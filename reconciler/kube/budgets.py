@@ -37,7 +37,7 @@ class Budget:
     views: WeakSet[Sized] = field(default_factory=WeakSet)
 
     def admits(self, view: Sized, content: bytes, beside: int) -> bool:
-        """Tell whether a view may hold an object as JSON beside so much else."""
+        """Return whether a view may hold an object as JSON beside so much else."""
         if len(content) <= self.small:
             return True
         others = sum(one.octets for one in self.views if one is not view)

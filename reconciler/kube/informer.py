@@ -119,7 +119,7 @@ class Informer:
         return self._ended
 
     def has_seen(self, version: str) -> bool:
-        """Tell whether the view shows what was written with this resourceVersion, or later.
+        """Return whether the view shows what was written with this resourceVersion, or later.
 
         True also where the two cannot be compared: nothing better is known then.
         """
@@ -201,7 +201,7 @@ class Informer:
         return None
 
     def _may_be_pruned(self) -> bool:
-        """Tell whether objects that the watch sent, before it ended, may lack fields.
+        """Return whether objects that the watch sent, before it ended, may lack fields.
 
         A server ends the watches of a custom resource a second or more after its schema changed.
         What changes in between is sent by the old schema, and never again.
@@ -277,12 +277,12 @@ class Informer:
         return Unreachable(f"the watch sent {problem}", ref=self.ref, verb="watch")
 
     def _flowed(self) -> bool:
-        """Tell whether the current watch sent something, or was there for a while."""
+        """Return whether the current watch sent something, or was there for a while."""
         lasted = self._opened is not None and time.monotonic() - self._opened >= _WELL_AFTER
         return self._received or lasted
 
     def _resumable(self, error: ClusterError) -> bool:
-        """Tell whether a watch from the same place may go on after this.
+        """Return whether a watch from the same place may go on after this.
 
         Where one after the other breaks off before it sent anything, the next event may be what
         breaks them. A list goes around that.
@@ -304,7 +304,7 @@ def pause(failures: int, *, asked: float | None, jitter: float) -> float:
 
 
 def _precedes(version: str, place: str) -> bool:
-    """Tell whether one resourceVersion is older than another, where both are numbers.
+    """Return whether one resourceVersion is older than another, where both are numbers.
 
     Numbers as servers write them, without leading zeros, are ordered by length, then as texts.
     """

@@ -34,7 +34,7 @@ class Networks:
     beside: "Networks | None" = None
 
     def fault(self, host: str) -> str:
-        """Say why an address is refused; "" where it is not, and where the host is a name."""
+        """Return the reason to refuse an address, or ""; "" also for a host name."""
         try:
             address = unwrapped(ip_address(host.partition("%")[0]))
         except ValueError:

@@ -346,7 +346,7 @@ def _escaped(match: re.Match[bytes]) -> bytes:
 
 
 def _may_have_a_long_key(text: bytes) -> bool:
-    """Tell it in a hundredth of the time that it takes to look at each text."""
+    """A fast check: a hundredth of the time of a look at each text."""
     return any(len(part) >= _LONG - 2 or part.endswith(b"\\") for part in text.split(b'":'))
 
 

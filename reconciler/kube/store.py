@@ -110,7 +110,7 @@ class Store:
         return _decoded(entry[0]) if entry is not None and type(entry[0]) is _Stub else None
 
     def is_wide(self, key: ObjectKey) -> bool:
-        """Tell whether an object is wide, with what is left out of it here."""
+        """Return whether an object is wide, with what is left out of it here."""
         return (entry := self._entry(*key)) is not None and entry[3]
 
     def keys(self) -> list[ObjectKey]:
@@ -342,7 +342,7 @@ def _decoded(content: bytes) -> Manifest:
 
 
 def _is_known(old: _Entry, new: _Entry) -> bool:
-    """Tell whether two entries with one resourceVersion are one state of one object.
+    """Return whether two entries with one resourceVersion are one state of one object.
 
     Another cluster may come to be behind the same address, or another schema, by which less is
     pruned. Lists and watches order fields differently, so texts that differ prove nothing.

@@ -64,7 +64,7 @@ async def backend_on(plane: Reader) -> Look:
 
 
 async def has_exports(plane: Reader) -> bool:
-    """Tell whether a backend, of whatever kind, has ever exported something there."""
+    """Return whether a backend, of whatever kind, has ever exported something there."""
     return bool((await plane.first_page(API_SERVICE_EXPORT, limit=1, metadata_only=True)).items)
 
 

@@ -131,7 +131,7 @@ def _is_own(namespace: Manifest, fleet: Fleet, cluster: str, uids: Collection[st
 
 
 def _notes(namespace: Manifest, fleet: Fleet, uids: Collection[str]) -> bool:
-    """Tell whether a space of ours is for a cluster of one of these identities."""
+    """Return whether a space of ours is for a cluster of one of these identities."""
     ours = m.labels_of(namespace).get(keys.FLEET) == fleet.name
     return ours and placement.recorded(namespace) in uids
 
@@ -195,7 +195,7 @@ def secrets_of_cluster_bindings(bindings: Iterable[Manifest]) -> Iterator[tuple[
 
 
 def may_be_secret(namespace: str, name: str) -> bool:
-    """Tell whether a Secret may have this namespace and name, which anybody may have written."""
+    """Return whether a Secret may have this namespace and name, which anybody may have written."""
     return not (_NAMESPACE.problem_of(namespace) or _OBJECT.problem_of(name))
 
 

@@ -326,7 +326,7 @@ def _silent_spaces(reading: Reading) -> frozenset[str]:
 
 
 async def _binds_cluster_scoped(reading: Reading) -> bool:
-    """Tell whether `apiservicebindings` are cluster-scoped. Only the CRD knows where none is."""
+    """Return whether `apiservicebindings` are cluster-scoped. Only the CRD knows where none is."""
     bindings = reading.of(api.API_SERVICE_BINDING)
     if bindings or not reading.serves(api.API_SERVICE_BINDING):
         return any(not m.namespace_of(binding) for binding in bindings)

@@ -354,7 +354,7 @@ def challenge(verifier: Secret) -> str:
 
 
 def matches(challenge: str, verifier: Secret) -> bool:
-    """Tell whether a verifier is that of a challenge. Takes the same time for each wrong one."""
+    """Return whether a verifier is that of a challenge. Takes the same time for each wrong one."""
     text = verifier.reveal()
     if _VERIFIER.fullmatch(text) is None or not is_challenge(challenge):
         return False
@@ -362,5 +362,5 @@ def matches(challenge: str, verifier: Secret) -> bool:
 
 
 def is_challenge(text: str) -> bool:
-    """Tell a challenge that S256 can have made."""
+    """Return whether S256 can have made this challenge."""
     return _CHALLENGE.fullmatch(text) is not None

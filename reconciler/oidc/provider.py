@@ -211,7 +211,7 @@ class Provider:
 
 
 def is_secure(url: str) -> bool:
-    """Tell a URL that others cannot read or change on its way: https, or http on loopback."""
+    """Return whether a URL is safe from others on its way: https, or http on loopback."""
     if not is_visible(url) or "\\" in url:  # browsers read a backslash as a slash
         return False
     try:

@@ -231,7 +231,7 @@ def unmanaged_warning(site: Site) -> set[str]:
 
 
 def _listed_by_us(app_cluster_binding: Manifest) -> bool:
-    """Tell whether we wrote the list of units: an adoption writes none, and releases none."""
+    """Return whether we wrote the list of units: an adoption writes none, and releases none."""
     written = field_set.owned(app_cluster_binding, keys.MANAGER_CLI)
     return field_set.holds(written, field_set.place_of("spec", "apiExports"))
 

@@ -115,7 +115,7 @@ def _address_warning(target: ControlPlane | AppCluster, address: Address) -> str
 
 
 def _is_local(host: str) -> bool:
-    """Tell whether a host means this machine, or is known inside one cluster only."""
+    """Return whether a host means this machine, or is known inside one cluster only."""
     if host == "localhost" or host.endswith((".localhost", ".svc", ".cluster.local")):
         return True
     try:
@@ -154,7 +154,7 @@ def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) ->
 
 
 def _is_there(site: Site, wanted: Wanted) -> bool:
-    """Tell whether a Secret that was not read is there, as far as what it belongs to tells.
+    """Return whether a Secret that was not read is there, as far as what it belongs to tells.
 
     The account in an app cluster is made before the AppClusterBinding is ours.
     """
@@ -227,7 +227,7 @@ def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change
 
 
 def _why_mended(site: Site, held: api.KubeconfigFacts | None, fields: Sequence[FieldChange]) -> str:
-    """Say what is wrong with K, who mends it, and when."""
+    """Return the fault of K, the program that repairs it, and the time."""
     if held is None:
         return "holds no kubeconfig; apply writes it"
     if not is_new_address(fields):
@@ -240,7 +240,7 @@ def _why_mended(site: Site, held: api.KubeconfigFacts | None, fields: Sequence[F
 
 
 def is_new_address(fields: Sequence[FieldChange]) -> bool:
-    """Tell whether a kubeconfig changes in nothing but where its server is found."""
+    """Return whether a kubeconfig changes in nothing but where its server is found."""
     return {one.path for one in fields} <= {f"{_KUBECONFIG}/{name}" for name in ("ca", "server")}
 
 
@@ -315,7 +315,7 @@ def _account(site: Site) -> tuple[Index, str, str]:
 
 
 def _is_token_lost(site: Site) -> bool:
-    """Tell whether the account of a kubeconfig has no token, as far as can be read.
+    """Return whether the account of a kubeconfig has no token, as far as can be read.
 
     Kubernetes deletes the token of an account that is gone. Else a plan that reads no Secret goes
     by what the konnector reports. That only has an apply look: it compares with the token itself.

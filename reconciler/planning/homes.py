@@ -33,14 +33,14 @@ class Places:
     adopted: Mapping[str, Sequence[Manifest]] = field(default_factory=dict)
 
     def hold(self, binding: Manifest) -> bool:
-        """Tell whether an AppClusterBinding is in one of them, whatever it says."""
+        """Return whether an AppClusterBinding is in one of them, whatever it says."""
         if self.keep(binding):
             return True
         cluster = labels_of(binding).get(keys.CLUSTER, "")
         return identity_of(binding) in map(identity_of, self.adopted.get(cluster, ()))
 
     def keep(self, binding: Manifest) -> bool:
-        """Tell whether it stands where only operators write."""
+        """Return whether it stands where only operators write."""
         identity = identity_of(binding)
         return identity[0] in self.namespaces or identity in self.named
 

@@ -134,7 +134,7 @@ def _updated(
 
 
 def _is_of_the_original(binding: Manifest) -> bool:
-    """Tell whether the original's konnector, and never ours, has written of a binding."""
+    """Return whether the original's konnector, and never ours, has written of a binding."""
     return field_set.managers_of(binding) & keys.KONNECTORS == {keys.MANAGER_ORIGINAL_KONNECTOR}
 
 
@@ -150,7 +150,7 @@ def _cause(live: Manifest, fields: Iterable[FieldChange]) -> str:
 
 
 def _is_written(fields: field_set.FieldSet, path: str) -> bool | None:
-    """Tell whether a field is in a set; None where an item of a list is not told by its place."""
+    """Return whether a field is in a set; None where an item of a list is not told by its place."""
     for step in path.split("/")[1:]:
         if not fields:
             return True  # written as one value
@@ -237,13 +237,13 @@ def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:
 
 
 def is_ours(live: Manifest, *, fleet: str, cluster: str) -> bool:
-    """Tell whether an object carries our two ownership labels."""
+    """Return whether an object carries our two ownership labels."""
     labels = manifest.get_map(live, "metadata", "labels")
     return labels.get(keys.FLEET) == fleet and labels.get(keys.CLUSTER) == cluster
 
 
 def is_of(live: Manifest, fleet: Fleet, cluster: str) -> bool:
-    """Tell whether an object is ours and of this cluster, perhaps under a former name of it.
+    """Return whether an object is ours and of this cluster, perhaps under a former name of it.
 
     Whoever asks has found it in that cluster, or in its space (mapping.md 2).
     """

@@ -167,7 +167,7 @@ def places(namespaces: Iterable[str]) -> str:
 
 
 def is_wider(claim: Manifest, than: Sequence[Manifest]) -> bool:
-    """Tell whether a claim on the wire reaches further than the ones accepted so far do."""
+    """Return whether a claim on the wire reaches further than the ones accepted so far do."""
     return _accepted(claim) and not any(_reaches(other, claim) for other in alike(claim, than))
 
 
@@ -186,7 +186,7 @@ def _key(claim: Manifest) -> tuple[str, ...]:
 
 
 def _reaches(one: Manifest, other: Manifest) -> bool:
-    """Tell whether `one` reaches everything that `other` reaches."""
+    """Return whether `one` reaches everything that `other` reaches."""
     return (
         set(_by_fields(one)) <= set(_by_fields(other))
         and _covers(

@@ -86,7 +86,7 @@ def recorded(carrier: Manifest) -> str:
 
 
 def is_claimed(cluster: AppCluster, carrier: Manifest, space: str) -> bool:
-    """Tell whether the files give a cluster what stands for `space`.
+    """Return whether the files give a cluster what stands for `space`.
 
     The identity that a cluster reports never does: any cluster may report any (trust.md T1).
     """
@@ -156,7 +156,7 @@ def _renamed(cluster: AppCluster, space: Manifest) -> Blocked:
 
 
 def _may_be_taken_over(fleet: Fleet, control_plane: Index, app: Index) -> bool:
-    """Tell whether a space without our labels offers what another tool bound in the cluster."""
+    """Return whether a space without our labels offers what another tool bound in the cluster."""
     bound = {
         manifest.name_of(binding)
         for binding in bindings(app)
@@ -344,7 +344,7 @@ def leads_to(secret: Manifest | None) -> str:
 
 
 def same_way(secret: Manifest | None, source: Manifest | None, space: str) -> bool:
-    """Tell whether a kubeconfig leads to a space with the token of `source`, the Secret there."""
+    """Return whether a kubeconfig leads to a space with the token of `source`, the Secret there."""
     issued = None if source is None else api.kubeconfig_facts_of(source)
     facts = None if secret is None else api.kubeconfig_facts_of(secret)
     if facts is None or issued is None or facts.namespace != space:

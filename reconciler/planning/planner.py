@@ -225,7 +225,7 @@ def _accounts(site: Site, needs: Iterable[Change]) -> set[Ref]:
 
 
 def _awaits_backend(site: Site, unit: Unit) -> bool:
-    """Tell whether a unit needs something that only a backend makes, also by an apply before."""
+    """Return whether a unit needs something that only a backend makes, also by an apply before."""
     return (
         site.control_plane.get(api.API_SERVICE_EXPORT, site.placement.space, unit.key.name) is None
     )
@@ -286,7 +286,7 @@ def _units(site: Site, wanted: Sequence[Unit]) -> Iterator[tuple[Unit, UnitPlan]
 
 
 def _nowhere(site: Site, unit: Unit, claim: Claim) -> str:
-    """Say what a claim needs that no resource of its Binding offers."""
+    """Describe a claim that no resource of its Binding offers."""
     problem = (
         f"the claim on {claim.resource} ({claim.origin}) is offered by no resource of "
         f"binding {unit.binding}: take it out"

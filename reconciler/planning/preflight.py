@@ -156,7 +156,7 @@ def _preflight(
 
 
 def _is_proved(site: Site) -> bool:
-    """Tell whether more than its own word says which cluster this is (trust.md T14)."""
+    """Return whether more than its own word says which cluster this is (trust.md T14)."""
     if site.cluster.identity:
         return True
     live = site.live_home
@@ -217,7 +217,7 @@ def _moved(site: Site, elsewhere: Iterable[_Home]) -> Blocked | None:
 
 
 def _is_of_cluster(site: Site, carrier: Manifest, *, proved: bool) -> bool:
-    """Tell whether a home is the cluster's, by its name, or by what else stops it alone."""
+    """Return whether a home is the cluster's, by its name, or by what else stops it alone."""
     if keys.RELEASED in annotations_of(carrier):
         return False
     if labels_of(carrier).get(keys.CLUSTER) == site.app.name:

@@ -213,7 +213,7 @@ def _unread(known: Known, uid: str) -> str:
 
 
 def _renamed(known: Known, name: str) -> bool:
-    """Tell whether all that a cluster left has been found again under another name."""
+    """Return whether all that a cluster left has been found again under another name."""
     mine = known.carriers.get(name, ())
     return bool(mine) and all(recorded(one.live) in known.uids for one in mine)
 

@@ -151,7 +151,7 @@ class Site:
         return Ref(self.control_plane.name, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING)
 
     def owns(self, live: Manifest) -> bool:
-        """Tell whether an object of this cluster, or in its space, is ours."""
+        """Return whether an object of this cluster, or in its space, is ours."""
         return is_of(live, self.fleet, self.app.name)
 
     @property

@@ -239,7 +239,7 @@ def _leads_elsewhere(live: Manifest, wanted: Wanted) -> bool:
 
 
 def _claims_change(live: Manifest | None, wanted: Wanted) -> bool:
-    """Tell whether the live binding accepts other claims than are wanted."""
+    """Return whether the live binding accepts other claims than are wanted."""
     if live is None:
         return True
     return _claims(live) != _claims(wanted.manifest)

@@ -359,7 +359,7 @@ def units_of(found: Collection[Import]) -> int:
 
 
 def belongs(loaded: Loaded, path: str) -> bool:
-    """Tell whether a file at this path of the repository would be part of the fleet."""
+    """Return whether a file at this path of the repository would be part of the fleet."""
     return not base_model.path_problem(path) and Patterns(_includes(loaded)).matches(path)
 
 

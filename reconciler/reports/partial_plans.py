@@ -275,7 +275,7 @@ def _stays(change: Change, group: list[Change], homes: frozenset[str]) -> bool:
 
 
 def _is_adopted(change: Change, group: list[Change]) -> bool:
-    """Tell whether an object, or any of a unit's, is not ours yet."""
+    """Return whether an object, or any of a unit's, is not ours yet."""
     return any(
         one.action is Action.ADOPT and (change.unit is not None or one.ref == change.ref)
         for one in group
@@ -288,5 +288,5 @@ def _is_lost(group: list[Change]) -> bool:
 
 
 def _holds(guard: str, change: Change) -> bool:
-    """Tell whether a guard holds this line; one that is misplaced is held as a whole cluster."""
+    """Return whether a guard holds this line; one that is misplaced is held as a whole cluster."""
     return guard in change.held or (change.action is Action.BLOCKED and change.unit is None)

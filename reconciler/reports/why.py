@@ -217,7 +217,7 @@ def explained(loaded: Loaded, live: Live, plan: Plan, target: Target) -> Explana
 
 
 def _is_whole(change: Change) -> bool:
-    """Tell whether a line says what holds for all of its cluster."""
+    """Return whether a line says what holds for all of its cluster."""
     if change.unit is not None:
         return False
     return change.action is Action.BLOCKED or (change.subject == "cluster" and not change.ref.name)

@@ -170,7 +170,7 @@ def walk(store: Store, patterns: Patterns) -> Iterator[tuple[str, EntryType | Un
 
 
 def _may_hold_files(store: Store, path: str, entry_type: EntryType) -> bool:
-    """Tell whether files that a pattern means may be behind what is no folder.
+    """Return whether files that a pattern means may be behind what is no folder.
 
     What is not looked into must not pass for an empty folder: its units would be released.
     """

@@ -162,7 +162,7 @@ def _exactly(path: Path) -> pygit2.Repository | None:
 
 
 def is_sparse(repository: pygit2.Repository) -> bool:
-    """Tell whether committed files may be kept out of the work tree on purpose."""
+    """Return whether committed files may be kept out of the work tree on purpose."""
     return "core.sparseCheckout" in repository.config and repository.config.get_bool(
         "core.sparseCheckout"
     )

@@ -91,7 +91,7 @@ class Kept(Generic[T]):
 
 
 def within(seconds: float, start: float, now: float) -> bool:
-    """Tell whether a time is in the past, and so near; a clock that was put back proves nothing."""
+    """Return if a time is in the past, and so near; a clock that was put back proves nothing."""
     return 0 <= now - start < seconds
 
 

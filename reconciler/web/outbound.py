@@ -125,7 +125,7 @@ class _Progress:
 
 
 def url_fault(url: str, *, plain_http: bool = False) -> str:
-    """Say why a URL is not asked; "" where it is. With `plain_http` that may lead anywhere."""
+    """Return the reason to refuse a URL, or "". With `plain_http`, it may lead anywhere."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port

@@ -23,7 +23,7 @@ _TIMESTAMP: Final = re.compile(r"[0-9]{1,12}")
 
 
 def length_fault(key: bytes) -> str:
-    """Say why a key is not used; "" where it is."""
+    """Return the reason to refuse a key, or ""."""
     return "" if len(key) >= _SHORTEST else f"holds {len(key)} bytes, and {_SHORTEST} are needed"
 
 

@@ -79,7 +79,7 @@ class Browsers:
         await self._behind.close()
 
     async def is_open(self) -> bool:
-        """Tell whether the door answers, and knows its offers."""
+        """Return whether the door answers, and knows its offers."""
         try:
             async with self._behind.get(f"{self._door}/resources?s=x") as answer:
                 return answer.status == _OK

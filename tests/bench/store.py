@@ -264,7 +264,7 @@ def condition(name: str) -> Object:
 
 
 def is_crd(kind: Kind) -> bool:
-    """Tell whether objects of this kind open others."""
+    """Return whether objects of this kind open others."""
     return kind.resource == CRD.resource
 
 

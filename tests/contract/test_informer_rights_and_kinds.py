@@ -64,7 +64,7 @@ async def grant(cluster, namespace):
 
 
 async def refuses(limited, namespace):
-    """Tell whether the server has heard that a right is gone: it would let a watch begin."""
+    """Return whether the server has heard that a right is gone: it would let a watch begin."""
     try:
         await limited.first_page(CONFIG_MAP, namespace=namespace, limit=1)
     except Forbidden:

@@ -219,7 +219,7 @@ async def held_by_another(managed: Managed) -> Manifest:
 
 
 async def managed_has(managed: Managed, text: str) -> bool:
-    """Tell whether the backend has brought the kubeconfig into the space."""
+    """Return whether the backend has brought the kubeconfig into the space."""
     live = await managed.read(SECRET, SOURCE)
     return get_text(live, "data", "kubeconfig") == b64(text)
 

@@ -145,7 +145,7 @@ async def the_developer_has_a_secret(scene: Scene) -> None:
 
 
 async def is_contested(scene: Scene) -> bool:
-    """Tell whether the developer's Secret was read, and compared with the provider's."""
+    """Return whether the developer's Secret was read, and compared with the provider's."""
     events = (await scene.app.cluster.list(EVENT, namespace=scene.app_namespace)).items
     reported = [one for one in events if get_text(one, "regarding", "name") == "own"]
     return any(get_text(one, "reason") == CONFLICT for one in reported)
@@ -176,7 +176,7 @@ async def the_crd_is_made_again(scene: Scene) -> None:
 
 
 async def counted(scene: Scene) -> bool:
-    """Tell whether an Event that was told again was counted in the first one."""
+    """Return whether an Event that was told again was counted in the first one."""
     events = (await scene.app.cluster.list(EVENT, namespace=BIND)).items
     reported = [one for one in events if get_text(one, "regarding", "name") == scene.offer.name]
     return any(get_map(one, "series") for one in reported)

@@ -256,7 +256,7 @@ class Scene:
 
 
 def works(status: int) -> bool:
-    """Tell whether a call was allowed: an object that changed meanwhile is no matter of rights."""
+    """Return if a call was allowed: an object that changed meanwhile is no matter of rights."""
     return status in (200, 201, 409)
 
 

@@ -360,7 +360,7 @@ async def has(road: Road, databases: int) -> bool:
 
 
 async def alike(road: Road, context: str, prefix: str, names: set[str]) -> bool:
-    """Tell whether both sides have just these instances, and the app cluster their credentials."""
+    """Return if both sides have just these instances, and the app cluster their credentials."""
     app = road.app_cluster(context)
     here = (await app.list(INSTANCE, namespace=TEAM)).items
     there = (await road.plane.list(INSTANCE, namespace=home_of(context))).items

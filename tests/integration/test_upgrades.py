@@ -269,7 +269,7 @@ async def test_a_konnector_that_reads_nothing_replaces_none(both, tmp_path):
 
 
 async def probed(release: Release) -> bool:
-    """Tell whether a kubelet has asked a pod that is not of the last generation if it is ready."""
+    """Return if a kubelet has asked a pod that is not of the last generation if it is ready."""
     cluster = release.live.cluster
     found = (await cluster.list(POD, namespace=BIND)).items
     newer = [one for one in found if generation_of(one) != release.generations[-1]]
@@ -327,7 +327,7 @@ def only_what_was_deleted_is_gone(scene: Scene, load: Load, mark: int) -> None:
 
 
 async def alike(scene: Scene, load: Load) -> bool:
-    """Tell whether both sides have what developers wanted last, with the provider's answer."""
+    """Return whether both sides have what developers wanted last, with the provider's answer."""
     wanted = {name: one.number for name, one in load.claims.items() if not one.deleted}
     for live in (scene.app, scene.plane):
         found = numbers((await live.cluster.list(scene.offer.kind)).items)

@@ -113,7 +113,7 @@ class Controllers:
     def _is_there(
         self, owner: Mapping[str, Any], of: ObjectKey, uids: Mapping[str, ObjectKey]
     ) -> bool:
-        """Tell whether an owner is, or cannot be looked for: in a namespace, from outside it."""
+        """Return whether an owner is, or cannot be looked for: in a namespace, from outside it."""
         place = uids.get(owner["uid"])
         if place is not None and place.namespace in ("", of.namespace):
             return True
@@ -180,7 +180,7 @@ def _encoded(text: str) -> str:
 
 
 def _may_end_others(change: Change) -> bool:
-    """Tell whether a change concerns other objects: by its kind, its end, or its owners."""
+    """Return whether a change concerns other objects: by its kind, its end, or its owners."""
     is_parent = change.resource in (CRDS, _NAMESPACES)
     return is_parent or change.new is None or "ownerReferences" in change.new["metadata"]
 

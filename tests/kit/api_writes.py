@@ -353,7 +353,7 @@ def _timeless(live: Object) -> Object:
 
 
 def _has_moved(served: Served, live: Object, made: Object) -> bool:
-    """Tell whether an update changes what makes a new generation."""
+    """Return whether an update changes what makes a new generation."""
     away = {"metadata", "apiVersion", "kind"} | ({"status"} if served.has_status else set())
 
     def rest(one: Object) -> Object:

@@ -221,7 +221,7 @@ class _Telling:
         self._scene.fleet.identity = uid_of(await self._scene.at(system) or {})
 
     async def _may_come_back(self):
-        """Tell whether no home of the story's is still on its way out."""
+        """Return whether no home of the story's is still on its way out."""
         scene = self._scene
         homes = [await scene.at(ref) for ref in (scene.home, scene.whole)]
         return not any(one is not None and is_deleting(one) for one in homes)
@@ -239,7 +239,7 @@ class _Telling:
             return await end_state(self._scene)
 
     async def _nothing_blocks(self):
-        """Tell whether the konnector has let go of what was deleted before a death."""
+        """Return whether the konnector has let go of what was deleted before a death."""
         lines = (await self._runs.plan()).changes
         return not any(one.action is Action.BLOCKED for one in lines)
 

@@ -330,7 +330,7 @@ async def test_a_counterpart_that_was_left_behind_is_found_at_the_start(scene: S
 
 
 async def reported(scene: Scene, reason: str) -> bool:
-    """Tell whether an Event says this of the service namespace."""
+    """Return whether an Event says this of the service namespace."""
     events = (await scene.plane.cluster.list(refs.EVENT, namespace="default")).items
     kept = [one for one in events if one.get("reason") == reason]
     return scene.service_namespace in {manifest.get_text(one, "regarding", "name") for one in kept}

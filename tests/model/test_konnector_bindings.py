@@ -308,7 +308,7 @@ async def test_bindings_of_an_old_klutch_are_served_as_they_are(old_scene: Scene
 
 
 async def is_reported(scene: Scene, reason: str, sentence: str) -> bool:
-    """Tell whether the binding says that its CRD could not be written, and why."""
+    """Return whether the binding says that its CRD could not be written, and why."""
     found = conditions(await scene.binding())
     parts = ("status", "severity", "reason")
     for one in ("Connected", "Ready"):
@@ -373,7 +373,7 @@ def unserved(version: Manifest) -> Manifest:
 
 
 async def serves(scene: Scene, **versions: bool) -> bool:
-    """Tell whether the app cluster has just these versions, and which of them it serves."""
+    """Return whether the app cluster has just these versions, and which of them it serves."""
     live = await konnector_crds.crd_of(scene.app, scene)
     return {one["name"]: one["served"] for one in live["spec"]["versions"]} == versions
 

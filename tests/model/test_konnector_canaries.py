@@ -71,7 +71,7 @@ class Seen:
                 self.texts.append(json.dumps(event.object))
 
     def shows(self, canary: str, *, of: str) -> bool:
-        """Tell whether a canary was ever seen in a namespace other than that it was born in."""
+        """Return whether a canary was ever seen in a namespace other than that it was born in."""
         born = f'"namespace": "{of}"'
         return any(_holds(text, canary) and born not in text for text in self.texts)
 

@@ -43,7 +43,7 @@ async def comes_to(scene: Scene, goal: Goal, faults: Faults) -> None:
 
 
 def matters(call: Request) -> bool:
-    """Tell whether a write is more than the mark with which each process begins."""
+    """Return whether a write is more than the mark with which each process begins."""
     return deeds().matches(call) and call.ref.kind != CLUSTER_BINDING
 
 

@@ -69,7 +69,7 @@ async def end(scene: Scene) -> None:
 
 
 async def has_ended(*scenes: Scene) -> bool:
-    """Tell whether the Namespaces are gone on both sides, and so all that was in them."""
+    """Return whether the Namespaces are gone on both sides, and so all that was in them."""
     clusters = {id(live): live for scene in scenes for live in (scene.app, scene.plane)}
     names = [await losses.all_names(live, NAMESPACE, "") for live in clusters.values()]
     mine = {name for one in scenes for name in (one.app_namespace, one.service_namespace)}
@@ -82,7 +82,7 @@ async def claims_in(scene: Scene) -> list[Any]:
 
 
 async def all_wait(*scenes: Scene) -> bool:
-    """Tell whether each claim has the reason and what to do in its status."""
+    """Return whether each claim has the reason and what to do in its status."""
     said = [conditions(claim).get("Synced", {}) for one in scenes for claim in await claims_in(one)]
     return all(
         one.get("reason") == "DeletionHeld" and keys.CONFIRM_MASS_DELETE in one["message"]

@@ -255,7 +255,7 @@ async def test_what_only_the_control_plane_fills_in_is_left_to_it(scene: Scene) 
 
 
 async def filled_in(side: Side, name: str = "orders") -> bool:
-    """Tell whether the server shows by now what a changed CRD fills in."""
+    """Return whether the server shows by now what a changed CRD fills in."""
     return (await side.spec(name) or {}).get("tier") == "small"
 
 

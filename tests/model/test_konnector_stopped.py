@@ -52,7 +52,7 @@ async def well(account: Story) -> None:
 
 
 async def stopped(account: Story, stop: Stop = RELEASED) -> bool:
-    """Tell whether the claim says so; its provider's other words stay. A released one is free."""
+    """Return whether the claim says so; its provider's other words stay. A released one is free."""
     live = await account.here.read()
     said = conditions(live).get("Synced", {})
     held = [] if stop == RELEASED else [keys.SYNCER]

@@ -205,7 +205,7 @@ async def _each_has_what_it_claims(first: Story, second: Story) -> None:
 
 
 def _comes_down(scene: Scene) -> bool:
-    """Tell whether claimed objects come down: no cluster-scoped instance asks for them (T4)."""
+    """Return whether claimed objects come down: no cluster-scoped instance asks for them (T4)."""
     return scene.offer.kind.namespaced
 
 

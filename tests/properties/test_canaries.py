@@ -195,7 +195,7 @@ def owner_of(live):
 
 
 def selected(claim, world, live):
-    """Tell whether a claim, if it is accepted and can be read, selects an object."""
+    """Return whether a claim, if it is accepted and can be read, selects an object."""
     selector = claim.get("selector")
     if not isinstance(selector, dict) or claim.get("state") != "Accepted":
         return False

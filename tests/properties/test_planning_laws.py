@@ -155,7 +155,7 @@ UNREAD = {
 
 
 def reads(kind, one, fleet, spaces):
-    """Tell whether the reads of a part give this object of a control plane."""
+    """Return whether the reads of a part give this object of a control plane."""
     if kind in WHOLE:
         return True
     ours = labels_of(one).get(keys.FLEET) == fleet.name

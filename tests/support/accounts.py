@@ -52,7 +52,7 @@ def with_token(way: Connection, token: str) -> Connection:
 
 
 async def may_read(way: Connection, kind: Kind = NAMESPACE, namespace: str = "") -> bool:
-    """Tell whether the API server has heard of the rights."""
+    """Return whether the API server has heard of the rights."""
     with suppress(ClusterError):
         async with KubeCluster(way) as cluster:
             await cluster.first_page(kind, namespace=namespace, limit=1)

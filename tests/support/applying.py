@@ -202,7 +202,7 @@ class Scene:
         return await self.of(ref).cluster.get(ref)
 
     async def is_gone(self, ref: Ref) -> bool:
-        """Tell whether an object of either cluster is not there any more."""
+        """Return whether an object of either cluster is not there any more."""
         return await self.at(ref) is None
 
     async def meddle(self, ref: Ref, patch: Manifest, subresource: str = "") -> None:

@@ -100,7 +100,7 @@ class Tenant:
         await removal.remove(self.plane.cluster, self._ref(kind, name, namespace))
 
     async def exported(self, space: str, *offers: Offer) -> bool:
-        """Tell whether exactly these are exported in a space, follow their CRDs, and are granted.
+        """Return whether exactly these are exported in a space, follow their CRDs, and are granted.
 
         No request may still be undecided.
         """

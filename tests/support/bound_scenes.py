@@ -128,7 +128,7 @@ class Scene:
         return await self.on_plane(self.offer.kind, name, self.service_namespace)
 
     async def is_marked(self, name: str = "orders") -> bool:
-        """Tell whether both sides of an instance say whose copy it is."""
+        """Return whether both sides of an instance say whose copy it is."""
         claim = await self.instance(name) or {}
         uids = {
             annotations_of(one or {}).get(keys.CLAIM_UID) for one in (claim, await self.copy(name))
@@ -265,7 +265,7 @@ class Managed:
         return await self.read(api.API_SERVICE_EXPORT, (offer or self.offer).name)
 
     async def drains(self, offer: Offer | None = None) -> bool:
-        """Tell whether the konnector has begun to get time to let go of a binding."""
+        """Return whether the konnector has begun to get time to let go of a binding."""
         return keys.DRAINING in annotations_of(await self.binding(offer))
 
 
@@ -364,7 +364,7 @@ def managers(live: Any) -> set[tuple[str, str, str]]:
 
 
 def concerns(space: str, write: Write) -> bool:
-    """Tell whether a write is about a space: its objects, its service namespaces or its rights."""
+    """Return if a write is about a space: its objects, its service namespaces or its rights."""
     return space in f"{write.namespace} {write.name}"
 
 

@@ -172,7 +172,7 @@ class Doors:
         assert self._written_since(mark) == []
 
     async def _is_settled(self) -> bool:
-        """Tell whether the replica that leads has nothing left to do; no other writes unasked."""
+        """Return whether the replica that leads has nothing left to do; no other writes unasked."""
         for replica in self.processes.started:
             if replica.process.returncode is None and await replica.leads():
                 return (await replica.ask(_SETTLED))[0] == 200

@@ -205,7 +205,7 @@ def data(text: str, kind: str = "Secret") -> Manifest:
 
 
 def is_idle(made: Term) -> bool:
-    """Tell whether no key waits and none is worked on, without a request to a cluster."""
+    """Return whether no key waits and none is worked on, without a request to a cluster."""
     return not made.metrics.activity.queued(soon=0)
 
 

@@ -25,7 +25,7 @@ async def two_versions(scene: Scene) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 async def has_versions(scene: Scene, *names: str) -> bool:
-    """Tell whether the app cluster has these versions, the first of which it stores."""
+    """Return whether the app cluster has these versions, the first of which it stores."""
     live = await crd_of(scene.app, scene)
     found = {one["name"]: one["storage"] for one in live["spec"]["versions"]}
     return found == {name: name == names[0] for name in names}

@@ -73,7 +73,7 @@ class Side:
         await cluster.merge_patch(self.ref(name), body, manager=self.who, subresource=subresource)
 
     async def keeps(self, field: str, name: str = "orders") -> bool:
-        """Tell whether the server would keep a text in a field by now."""
+        """Return whether the server would keep a text in a field by now."""
         cluster: Cluster = self.live.cluster
         tried = await cluster.merge_patch(
             self.ref(name), {field: "x"}, manager=self.who, dry_run=True
@@ -264,7 +264,7 @@ async def events(scene: Scene, name: str, reason: str) -> list[Any]:
 
 
 async def warns(scene: Scene) -> bool:
-    """Tell whether the API server warns everyone who uses the kind."""
+    """Return whether the API server warns everyone who uses the kind."""
     (version,) = manifest.get_maps(await scene.in_app(CRD, scene.offer.name), "spec", "versions")
     warning = manifest.get_text(version, "deprecationWarning")
     return bool(version.get("deprecated")) and scene.offer.name in warning

@@ -34,7 +34,7 @@ class Many:
         await until(self.are_marked)
 
     async def are_there(self, *besides: str) -> bool:
-        """Tell whether all of them have a copy, and so have these others, and nothing else."""
+        """Return whether all of them have a copy, and so have these others, and nothing else."""
         return await self.there() == sorted([*self.names, *besides])
 
     async def are_marked(self) -> bool:

@@ -232,7 +232,7 @@ def has_reason(wanted: str) -> Callable[[Manifest], bool]:
 
 
 def is_in_trouble(live: Manifest) -> bool:
-    """Tell whether the first condition says that the server cannot be used."""
+    """Return whether the first condition says that the server cannot be used."""
     return get_text(live, "status", "conditions", 0, "reason") == "ServerTrouble"
 
 

@@ -55,7 +55,7 @@ def _files() -> list[Any]:
 
 
 def _is_scoped(crd: Any) -> bool:
-    """Tell whether a CRD's objects may be in namespaces: all but ProviderConfigs."""
+    """Return whether a CRD's objects may be in namespaces: all but ProviderConfigs."""
     return bool(crd["spec"]["names"]["kind"] != kinds.PROVIDER_CONFIG.kind)
 
 

@@ -120,7 +120,7 @@ def _plans(scene: OsbScene) -> list[Any]:
 
 
 async def is_gone(scene: OsbScene) -> bool:
-    """Tell whether nothing is left: no claim, no record, no Secret, nothing at the broker."""
+    """Return whether nothing is left: no claim, no record, no Secret, nothing at the broker."""
     kinds = (INSTANCE, BINDING, SECRET)
     left = [one for kind in kinds for one in await scene.all_of(kind)]
     return not left and not await scene.records() and scene.broker.inventory.is_empty
@@ -134,7 +134,7 @@ async def credentials(scene: OsbScene, name: str = "orders-creds") -> dict[str, 
 
 
 async def is_bound(scene: OsbScene) -> bool:
-    """Tell whether the binding is Ready, and its Secret logs in with the only credentials."""
+    """Return whether the binding is Ready, and its Secret logs in with the only credentials."""
     is_only = len(scene.broker.inventory.bindings) == 1
     return is_only and await is_ready_and_logs_in(scene)
 
@@ -149,7 +149,7 @@ async def rotate(scene: OsbScene) -> None:
 
 
 async def overlaps(scene: OsbScene) -> bool:
-    """Tell whether new credentials are in the Secret, and the old ones still log in."""
+    """Return whether new credentials are in the Secret, and the old ones still log in."""
     live = await scene.read(BINDING)
     is_new = bool(get_text(live or {}, "status", "rotatedAt"))
     return is_new and await is_ready_and_logs_in(scene)

@@ -169,14 +169,14 @@ class Record:
             self.breaches.append(f"{at}: {text} of {before} came to {pair}")
 
     def _has_moved(self, there: Origin) -> bool:
-        """Tell whether a service namespace has anything that was brought to it, or from it."""
+        """Return whether a service namespace has anything that was brought to it, or from it."""
         return any(
             key.namespace == there.name and self.moved & _texts(live)
             for resource, key, live in self.models[PLANE].store.everything()
         )
 
     def _lost(self, place: Origin) -> bool:
-        """Tell whether a claim beside a Secret in the app cluster lost its copy."""
+        """Return whether a claim beside a Secret in the app cluster lost its copy."""
         copies = {key for _, key, _ in self.models[PLANE].store.everything()}
         return any(
             uid_of(live) in self.served

@@ -139,11 +139,11 @@ class Load:
                 await self._delete(name)
 
     def is_answered(self) -> bool:
-        """Tell whether no write of a developer waits for its answer."""
+        """Return whether no write of a developer waits for its answer."""
         return not self.waiting
 
     def has_answers(self, count: int) -> bool:
-        """Tell whether so many writes of developers have been answered."""
+        """Return whether so many writes of developers have been answered."""
         return len(self.waited) >= count
 
     async def _new_namespace(self) -> None:

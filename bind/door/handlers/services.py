@@ -116,7 +116,7 @@ class Services:
             raise Refused("too_many_requests", sentence, retry_after=wait)
 
     async def is_form_token(self, given: str, subject: str) -> bool:
-        """Tell whether a form came from a page of ours, of whichever replica. Raises Refused."""
+        """Return whether a form came from a page of ours, of whichever replica. Raises Refused."""
         known = await self.ring.opened(lambda keys: keys.is_form_token(given, subject) or None)
         return known is not None
 
@@ -144,7 +144,7 @@ class Services:
         return Cookie(name, text, sessions.UI.age if text else 0, self.secure)
 
     def is_own(self, request: Request) -> bool:
-        """Tell whether a form was sent by one of our pages."""
+        """Return whether a form was sent by one of our pages."""
         own = {answers.origin(self.settings.callback), answers.origin(self.settings.public)}
         return request.headers.get("origin", "").lower() in own
 
@@ -188,7 +188,7 @@ def resource_of(values: Mapping[str, str]) -> GroupResource:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text could name a group or a resource; "" is the core group."""
+    """Return whether a text could name a group or a resource; "" is the core group."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -198,5 +198,5 @@ def label_of(text: str) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Tell whether a text is one that names sessions and clusters, and that cookies may bear."""
+    """Return whether a text is one that names sessions and clusters, and that cookies may bear."""
     return _ID.fullmatch(text) is not None

@@ -258,7 +258,7 @@ def wish_of(query: Mapping[str, str], allowed: tuple[str, ...]) -> Wish:
 
 
 def _dry_run(query: Mapping[str, str]) -> bool:
-    """Tell whether nothing is to be made. Raises Refused for `true`, which means that, too."""
+    """Return whether nothing is to be made. Raises Refused for `true`, which means that, too."""
     text = query.get("dry_run", "")
     if text not in ("", "0", "1"):
         raise Refused("invalid_request", "dry_run is neither 0 nor 1", reason="malformed")

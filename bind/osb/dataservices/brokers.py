@@ -82,7 +82,7 @@ class Server:
         return self.latest
 
     def _may_read(self, within: float) -> bool:
-        """Tell whether the catalogue is asked for, which may just have failed."""
+        """Return whether the catalogue is asked for, which may just have failed."""
         since = self._clock.monotonic() - self._tried_at
         return not self._gate.pause and (since >= _TRIED or not within)
 

@@ -276,7 +276,7 @@ def _parameters(seen: Seen, sent: record.Sent) -> dict[str, JSON]:
 
 
 def _is_leaving(seen: Seen, one: Record) -> bool:
-    """Tell whether it goes with its object: until that is answered, its status stays."""
+    """Return whether it goes with its object: until that is answered, its status stays."""
     return seen.is_deleting and one.state == record.LEAVING
 
 

@@ -232,13 +232,13 @@ def config_name(live: Manifest) -> str:
 
 
 def may(live: Manifest, action: str) -> bool:
-    """Tell whether the policies of an object allow an action, such as Create."""
+    """Return whether the policies of an object allow an action, such as Create."""
     policies = _policies(live)
     return _ALL in policies or action in policies
 
 
 def deletes(live: Manifest) -> bool:
-    """Tell whether what stands behind goes with the object: its policies outrank that field."""
+    """Return whether what stands behind goes with the object: its policies outrank that field."""
     policies = _policies(live)
     if policies != [_ALL]:
         return may(live, "Delete")
@@ -251,7 +251,7 @@ def _policies(live: Manifest) -> Sequence[str]:
 
 
 def is_paused(live: Manifest) -> bool:
-    """Tell whether nothing at all may be done for an object."""
+    """Return whether nothing at all may be done for an object."""
     return manifest.annotations_of(live).get(keys.PAUSED) == "true" or not _policies(live)
 
 

@@ -69,7 +69,7 @@ def urgency(view: InstanceView, binding: BindingView, *, now: datetime) -> int:
 
 
 def needs_secret(binding: BindingView, *, now: datetime) -> bool:
-    """Tell whether a look has to read the Secret: before it is written, and now and then."""
+    """Return whether a look has to read the Secret: before it is written, and now and then."""
     live = binding.live
     if live is None or look_of.has_no_claim(binding):
         return False
@@ -194,7 +194,7 @@ def _well(seen: Seen, current: Record) -> list[str]:
 
 
 def _is_unsaid(seen: Seen, current: Record) -> bool:
-    """Tell whether a crash kept the status from what only the broker's answer had."""
+    """Return whether a crash kept the status from what only the broker's answer had."""
     said = manifest.get_text(seen.claim, "status", "bindingID")
     return said != current.id or not manifest.get_map(seen.claim, "status", "binding")
 

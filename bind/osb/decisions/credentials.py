@@ -130,7 +130,7 @@ def state(binding: BindingView, current: Record | None) -> State:
 
 
 def may_hold(binding: BindingView, record: Record) -> bool:
-    """Tell whether the Secret may have credentials of this binding: then it is not to be undone."""
+    """Return whether the Secret may have credentials of this binding: then it must stay."""
     if binding.secret is None:
         return binding.live is not None
     live = binding.secret.live
@@ -151,7 +151,7 @@ def _named(live: Manifest) -> str:
 
 
 def _is_ours(binding: BindingView, live: Manifest) -> bool:
-    """Tell whether a Secret is of this very claim. Its type cannot be changed."""
+    """Return whether a Secret is of this very claim. Its type cannot be changed."""
     assert binding.live is not None
     uid = manifest.uid_of(binding.live)
     owners = manifest.get_maps(live, "metadata", "ownerReferences")
@@ -248,7 +248,7 @@ def due_at(
 
 
 def is_repeated(current: Record, older: Iterable[Record]) -> bool:
-    """Tell whether the last rotation gave the credentials that were there before."""
+    """Return whether the last rotation gave the credentials that were there before."""
     held = current.sent.secret if current.sent is not None else ""
     return bool(held) and any(one.sent is not None and one.sent.secret == held for one in older)
 

@@ -302,7 +302,7 @@ def _hold(view: InstanceView, policy: str) -> tuple[Cause, str] | None:
 
 
 def _was_never_made(current: Record) -> bool:
-    """Tell whether the broker surely has nothing of a record: its first call was refused."""
+    """Return whether the broker surely has nothing of a record: its first call was refused."""
     intent = current.intent
     return (
         current.state == record.INTENDED

@@ -103,7 +103,7 @@ def catalogue(view: InstanceView) -> str:
 
 
 def is_news(view: InstanceView, current: Record, target: Sent) -> bool:
-    """Tell whether a closed intent is worth another try."""
+    """Return whether a closed intent is worth another try."""
     intent = current.intent
     if intent is None or asked(view) != current.asked:
         return True
@@ -116,17 +116,17 @@ def is_news(view: InstanceView, current: Record, target: Sent) -> bool:
 
 
 def drifts(view: InstanceView) -> bool:
-    """Tell whether the broker was seen to have something else than was sent."""
+    """Return whether the broker was seen to have something else than was sent."""
     return conditions.said(view.live, causes.IN_SYNC, conditions.FALSE) is not None
 
 
 def heals(view: InstanceView, current: Record) -> bool:
-    """Tell whether a drift is to be undone: the claim was given another wish since."""
+    """Return whether a drift is to be undone: the claim was given another wish since."""
     return drifts(view) and asked(view) != current.asked
 
 
 def is_retrievable(view: InstanceView) -> bool:
-    """Tell whether instances of this offering can be read at the broker."""
+    """Return whether instances of this offering can be read at the broker."""
     offering = None if view.broker is None else view.broker.offering(view.kind)
     return offering is not None and offering.instances_retrievable
 
@@ -149,7 +149,7 @@ def differences(view: InstanceView, sent: Sent, outcome: Done) -> tuple[str, ...
 
 
 def confirms(view: InstanceView, sent: Sent | None, target: Sent, outcome: Done) -> bool:
-    """Tell whether what the broker shows proves that an update to `target` was done.
+    """Return whether what the broker shows proves that an update to `target` was done.
 
     `sent` is what it had before, without a digest or None where that is not known.
     """

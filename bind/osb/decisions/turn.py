@@ -44,7 +44,7 @@ def look(view: InstanceView, *, calling: bool, now: datetime) -> list[Part]:
 
 
 def is_held(parts: Iterable[Part]) -> bool:
-    """Tell whether a claim goes on only once somebody does something."""
+    """Return whether a claim goes on only once somebody does something."""
     stated = (condition for part in parts for condition in part.next.decision.conditions)
     return any(
         Cause(condition.type, condition.severity, condition.reason) in causes.HELD

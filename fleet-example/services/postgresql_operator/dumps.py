@@ -42,7 +42,7 @@ class Dumps:
             return None
 
     def is_loaded(self, uid: str) -> bool:
-        """Tell whether a Restore ran to its end."""
+        """Return whether a Restore ran to its end."""
         return self._mark(uid).exists()
 
     def discard(self, uid: str) -> None:

@@ -53,7 +53,7 @@ class Seen:
 
 
 def is_ready(instance: Manifest | None) -> bool:
-    """Tell whether a Postgresql has a database to use, dump and restore, also while it goes."""
+    """Return whether a Postgresql has a database to use, dump and restore, also while it goes."""
     if instance is None or phase_of(instance) not in (READY, DELETING):
         return False
     return get_text(instance, "status", "database") == database_of(instance)

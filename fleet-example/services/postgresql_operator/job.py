@@ -92,7 +92,7 @@ def decide_restore(seen: SeenRestore, *, now: datetime) -> Outcome:
 
 
 def has_ended(live: Manifest) -> bool:
-    """Tell whether a Backup or Restore came to its end, in one way or the other."""
+    """Return whether a Backup or Restore came to its end, in one way or the other."""
     return phase_of(live) in _ENDED
 
 

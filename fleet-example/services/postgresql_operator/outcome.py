@@ -67,7 +67,7 @@ def release(cluster: str, kind: Kind, live: Manifest) -> Task:
 
 
 def holds(live: Manifest) -> bool:
-    """Tell whether the object waits for us, so that there may be something of it."""
+    """Return whether the object waits for us, so that there may be something of it."""
     return FINALIZER in finalizers_of(live)
 
 

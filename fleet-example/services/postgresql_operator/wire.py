@@ -70,7 +70,7 @@ def instance_key_of(live: Manifest) -> ObjectKey:
 
 
 def is_part(instance: Manifest) -> bool:
-    """Tell whether a Postgresql is a part of a claim, as its composition notes."""
+    """Return whether a Postgresql is a part of a claim, as its composition notes."""
     return annotations_of(instance).get(keys.ADOPT) == keys.NOT_ADOPTED
 
 

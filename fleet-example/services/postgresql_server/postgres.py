@@ -87,7 +87,7 @@ class Postgres:
             raise ServerTrouble(f"{why}: it needs one line postgresql://…") from None
 
     async def has_database(self, name: str) -> bool:
-        """Tell whether there is such a database. Raises ServerTrouble."""
+        """Return whether there is such a database. Raises ServerTrouble."""
         async with self.session() as session:
             return await _has(session, _DATABASE, name)
 

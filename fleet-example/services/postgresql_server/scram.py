@@ -15,7 +15,7 @@ _VERIFIER: Final = re.compile(r"SCRAM-SHA-256\$(\d{1,9}):([^$]+)\$([^:]+):.+")
 
 
 def fits(verifier: str, password: Secret) -> bool:
-    """Tell whether a role with this `pg_authid.rolpassword` lets this password in.
+    """Return whether a role with this `pg_authid.rolpassword` lets this password in.
 
     False for verifiers of other kinds or with very many rounds, and for passwords beyond ASCII,
     none of which we make.

@@ -13,7 +13,7 @@ _DATABASE: Final = "instance_"
 
 
 def is_database(name: str) -> bool:
-    """Tell whether this is the name of an instance's database, which is also that of its owner."""
+    """Return whether this is the name of an instance's database, and so of its owner."""
     return name.startswith(_DATABASE)
 
 

@@ -38,7 +38,7 @@ class Request:
         return binaries.workshop(recipe, folder, cache_home=cache, environ=environ)
 
     def remembers(self, name: str) -> bool:
-        """Tell whether the sandbox has an add-on already."""
+        """Return whether the sandbox has an add-on already."""
         return self.known is not None and getattr(self.known, name) is not None
 
 

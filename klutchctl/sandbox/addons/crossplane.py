@@ -106,7 +106,7 @@ def _provider(ports: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def knows(line: str, manifest: Manifest) -> bool:
-    """Tell whether a line of releases serves an object: 1.20 has no v2 of its definitions."""
+    """Return whether a line of releases serves an object: 1.20 has no v2 of its definitions."""
     return line != "1.20" or get_text(manifest, "apiVersion") != f"{refs.COMPOSITION.group}/v2"
 
 

@@ -212,7 +212,7 @@ _PATTERNS: Final[Mapping[str, Callable[[str, str], bool]]] = {
 
 
 def is_ready(live: Manifest, checks: Sequence[Manifest]) -> bool:
-    """Tell whether all checks pass; without one it is condition Ready. Raises Refused."""
+    """Return whether all checks pass; without one it is condition Ready. Raises Refused."""
     return all(
         _known(_CHECKS, get_text(check, "type"), "readiness checks")(live, check)
         for check in checks or _DEFAULT_CHECKS

@@ -194,7 +194,7 @@ def _named(what: str, number: int, part: Manifest) -> str:
 
 
 def _alike(services: list[Manifest]) -> Iterable[str]:
-    """Say what is there twice: ids within the catalogue, names beside each other."""
+    """Return duplicates: ids in the catalogue, and names in one list."""
     plans = [plan for service in services for plan in m.get_maps(service, "plans")]
     yield from _twice("service", "id", services)
     yield from _twice("service", "name", services)

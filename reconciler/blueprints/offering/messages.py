@@ -159,7 +159,7 @@ class HttpRequest:
 
 
 def is_mutating(call: Call) -> bool:
-    """Tell whether a call changes something at the broker."""
+    """Return whether a call changes something at the broker."""
     return isinstance(call, Provision | Update | Deprovision | Bind | Unbind)
 
 

@@ -373,7 +373,7 @@ def changeable(schemas: Schemas) -> frozenset[str] | None:
 
 
 def says(update: JSON) -> bool:
-    """Tell whether a schema of updates says anything of what may be changed."""
+    """Return whether a schema of updates says anything of what may be changed."""
     return (
         bool(get_map(update, "properties")) or get_map(update).get("additionalProperties") is False
     )

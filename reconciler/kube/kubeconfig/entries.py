@@ -231,7 +231,7 @@ def shown_name(name: str) -> str:
 
 
 def is_shown(name: str) -> bool:
-    """Tell whether a name is one, and no credential that somebody pasted."""
+    """Return whether a name is one, and no credential that somebody pasted."""
     return bool(_NAME.fullmatch(name)) and not _is_token_like(name)
 
 
@@ -244,7 +244,7 @@ def shown_path(path: PurePath) -> str:
 
 
 def _is_token_like(text: str) -> bool:
-    """Tell whether any part is long and mixes capitals, small letters and digits."""
+    """Return whether any part is long and mixes capitals, small letters and digits."""
     return any(
         re.search("[a-z]", part) and re.search("[A-Z]", part) and re.search("[0-9]", part)
         for part in _LONG_PART.findall(text)

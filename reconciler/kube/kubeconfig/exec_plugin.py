@@ -72,7 +72,7 @@ def answer(output: bytes, plugin: ExecPlugin) -> Issued:
 
 
 def is_complete(output: bytes) -> bool:
-    """Tell whether a plug-in has printed a whole JSON object."""
+    """Return whether a plug-in has printed a whole JSON object."""
     return bool(_object(output))
 
 
@@ -249,7 +249,7 @@ class _Process(asyncio.SubprocessProtocol):
             self.finished.set_result(None)
 
     def _left_a_helper(self) -> bool:
-        """Tell whether all is said, though a process that it left behind holds the pipes open.
+        """Return whether all is said, though a process that it left behind holds the pipes open.
 
         Some plug-ins start an agent; under uvloop it inherits the pipes whatever it does.
         """

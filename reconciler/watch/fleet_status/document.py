@@ -129,7 +129,7 @@ def status_of(
 
 
 def tells_more(state: FleetState, before: Manifest) -> bool:
-    """Tell whether a state has anything to add to the status that is there.
+    """Return whether a state has anything to add to the status that is there.
 
     A process that has just begun has looked at nothing yet. What the one before it found is better
     than nothing, and a change of processes no change of the fleet.

@@ -56,7 +56,7 @@ class Fault:
 
 
 def concerns(target: Target, message: Message) -> bool:
-    """Tell whether a target can be given a message: a commit status needs a commit."""
+    """Return whether a target can be given a message: a commit status needs a commit."""
     return not isinstance(target, CommitStatus) or bool(_COMMIT.fullmatch(message.commit))
 
 

@@ -205,7 +205,7 @@ def _faults(
 
 
 def secret_fault(target: Target, secret: Secret) -> str:
-    """Say why a secret is of no use for a target; "" where it is."""
+    """Return the reason why a secret does not fit a target, or ""."""
     text = secret.reveal()
     match target:
         case CommitStatus():

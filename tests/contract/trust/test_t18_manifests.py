@@ -126,7 +126,7 @@ async def test_nobody_reaches_it_and_it_reaches_api_servers_only(
 
 
 def passes(policy: Any, way: str, protocol: str, port: int) -> bool:
-    """Tell whether a policy lets a connection through, whatever is at its other end."""
+    """Return whether a policy lets a connection through, whatever is at its other end."""
     for rule in policy["spec"].get(way, ()):
         assert {*rule} <= {"ports"}
         ports = [(one["protocol"], one["port"]) for one in rule.get("ports", ())]

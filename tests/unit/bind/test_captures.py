@@ -132,7 +132,7 @@ def recorded_conditions(live, *types):
 
 
 def agree(shown, live, *types):
-    """Tell whether the conditions of these types are those that were recorded, but for times."""
+    """Return whether the conditions of these types are those that were recorded, but for times."""
     held = recorded_conditions(live, *types)
     return all(said(shown)[type_].says_the_same(held[type_]) for type_ in types)
 

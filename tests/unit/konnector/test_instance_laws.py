@@ -252,7 +252,7 @@ def test_nothing_is_adopted_or_marked_that_is_on_its_way_out(seen):
 
 
 def _holds(live, stated):
-    """Tell whether all of a map's fields are there, and lists are the same."""
+    """Return whether all of a map's fields are there, and lists are the same."""
     if isinstance(stated, dict):
         return isinstance(live, dict) and all(_holds(live.get(k), v) for k, v in stated.items())
     return manifest.canonical(live) == manifest.canonical(stated)

@@ -43,7 +43,7 @@ def public(tmp_path_factory):
 
 
 def verified(public, signature, content, folder):
-    """Tell whether openssl takes a signature in base64 for one of these bytes."""
+    """Return whether openssl takes a signature in base64 for one of these bytes."""
     files = {"sig": base64.b64decode(signature), "content": content}
     for name, bytes_ in files.items():
         (folder / name).write_bytes(bytes_)

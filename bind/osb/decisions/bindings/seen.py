@@ -101,12 +101,12 @@ def seen(view: InstanceView, binding: BindingView, *, free: bool = False, now: d
 
 
 def is_held(one: Record) -> bool:
-    """Tell whether credentials of a record were written into the Secret."""
+    """Return whether credentials of a record were written into the Secret."""
     return one.state == record.PRESENT and one.sent is not None and bool(one.sent.secret)
 
 
 def was_never_sent(one: Record, now: datetime) -> bool:
-    """Tell whether the broker surely has nothing of a record."""
+    """Return whether the broker surely has nothing of a record."""
     if one.state != record.INTENDED or one.operation is not None:
         return False
     intent = one.intent
@@ -114,19 +114,19 @@ def was_never_sent(one: Record, now: datetime) -> bool:
 
 
 def is_still_bound(one: Record) -> bool:
-    """Tell whether a record leaves while the operation that made its binding may go on."""
+    """Return whether a record leaves while the operation that made its binding may go on."""
     is_of_bind = one.intent is not None and one.intent.verb == "Bind"
     return one.state == record.LEAVING and one.operation is not None and is_of_bind
 
 
 def is_same(seen: Seen) -> bool:
-    """Tell whether the credentials that count are those of an older binding, so that both stay."""
+    """Return whether the credentials in use are of an older binding, so that both stay."""
     current = seen.current
     return current is not None and credentials.is_repeated(current, seen.older)
 
 
 def is_of_lost(view: InstanceView, one: Record) -> bool:
-    """Tell whether the instance of a binding was lost since, whether it was made anew or not."""
+    """Return whether the instance of a binding was lost since, whether it was made anew or not."""
     intent = view.current.intent if view.current is not None else None
     is_lost = intent is not None and intent.closed == record.MISSING
     return is_lost or is_of_former(view, one)
@@ -158,7 +158,7 @@ def circumstances(seen: Seen, closed: str) -> str:
 
 
 def is_of_former(view: InstanceView, one: Record) -> bool:
-    """Tell whether a binding is of what its instance was before that was lost and made anew."""
+    """Return whether a binding is of what its instance was before that was lost and made anew."""
     instance = view.current
     if instance is None or instance.made_at is None or one.made_at is None:
         return False
@@ -166,7 +166,7 @@ def is_of_former(view: InstanceView, one: Record) -> bool:
 
 
 def has_no_claim(binding: BindingView) -> bool:
-    """Tell whether what is left of a binding is an orphan: its finalizer was taken off by force."""
+    """Return whether the rest of a binding is an orphan: somebody removed its finalizer."""
     live = binding.live
     if live is None:
         return True
@@ -174,7 +174,7 @@ def has_no_claim(binding: BindingView) -> bool:
 
 
 def ends(view: InstanceView, binding: BindingView) -> bool:
-    """Tell whether all of a claim's binding is to go: with its claim, or with its instance."""
+    """Return whether all of a claim's binding is to go: with its claim, or with its instance."""
     if binding.live is None:
         return False
     if manifest.is_deleting(binding.live):

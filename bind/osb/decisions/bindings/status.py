@@ -124,7 +124,7 @@ def waiting(seen: Seen, problem: str, *, again: timedelta | None = None) -> Deci
 
 
 def _has_failed(seen: Seen) -> bool:
-    """Tell whether the condition says already why no credentials came, which is worth more."""
+    """Return whether the condition says already why no credentials came, which is worth more."""
     said = conditions.said(seen.claim, causes.BOUND)
     return said is not None and said.severity in (conditions.WARNING, conditions.ERROR)
 

@@ -61,7 +61,7 @@ def unbind(seen: Seen, leaving: Record) -> Next:
 
 
 def _is_waited_for(seen: Seen, operation: Operation) -> bool:
-    """Tell whether a bind is polled to its end, before its claim goes."""
+    """Return whether a bind is polled to its end, before its claim goes."""
     times = [
         deletion_of(live, seen.now)
         for live in (seen.binding.live, seen.view.live)
