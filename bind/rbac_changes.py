@@ -74,17 +74,14 @@ def _list(
 
 
 def _set(live: Manifest, like: Manifest, field: str) -> bytes:
-    return manifest.canonical(manifest.get_list(normalize(_typed(live, like)), field))
+    # Items of a list carry no kind of their own.
+    typed = {**live, **{key: like[key] for key in ("apiVersion", "kind")}}
+    return manifest.canonical(manifest.get_list(normalize(typed), field))
 
 
 def _role_of(binding: Manifest) -> tuple[str, ...]:
     role = manifest.get_map(binding, "roleRef")
     return tuple(str(role.get(key, "")) for key in ("kind", "name"))
-
-
-def _typed(live: Manifest, like: Manifest) -> Manifest:
-    # Items of a list carry no kind of their own.
-    return {**live, **{key: like[key] for key in ("apiVersion", "kind")}}
 
 
 def _claimed(claim: Manifest) -> str:

@@ -19,9 +19,6 @@ from reconciler.core.errors import ConfigError
 if TYPE_CHECKING:
     from reconciler.blueprints.offering.files import Documents, Output
 
-_NEW: Final = "new"
-_CHANGED: Final = "changed"
-_GONE: Final = "gone"
 _PLACES: Final = ("templates.yaml", "rights.yaml", "crds/*.yaml", "fleet/*.yaml")
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "string": str,
@@ -135,11 +132,11 @@ def changes(folder: Path, output: "Output", head: str) -> list[Change]:
                 raise ConfigError(
                     "is there already, and not from a catalogue", where=str(file), hint=hint
                 )
-            found.append(Change(path, _CHANGED, content))
+            found.append(Change(path, "changed", content))
         elif there is None:
-            found.append(Change(path, _NEW, content))
+            found.append(Change(path, "new", content))
     names = sorted(output.before - output.files.keys())
-    gone = [Change(path, _GONE, None) for path in names if (folder / path).exists()]
+    gone = [Change(path, "gone", None) for path in names if (folder / path).exists()]
     last = [one for one in gone if one.path == kinds.LOCK]
     return [*(one for one in gone if one not in last), *found, *last]
 

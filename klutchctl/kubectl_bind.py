@@ -7,7 +7,7 @@ codes.
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from klutchctl.entry import end_after, ending_quietly
 
@@ -32,8 +32,6 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.kube.cluster import Reader
 from reconciler.web.outbound import Http
-
-_APISERVICE: Final = "apiservice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +152,7 @@ def _run(arguments: list[str]) -> int:
     from klutchctl.binding import kubectl_flags
     from klutchctl.binding.progress import Progress
 
-    apiservice = arguments[:1] == [_APISERVICE]
+    apiservice = arguments[:1] == ["apiservice"]
     rest = arguments[1:] if apiservice else arguments
     said = kubectl_flags.parse(rest, apiservice=apiservice)
     if apiservice and len(said.url) > 1:

@@ -84,12 +84,6 @@ COMMANDS: Final[Sequence[tuple[str, Callable[..., int], Mapping[ExitCode, str]]]
     ("completion", completion.completion, {}),
     ("explain", explain.explain, {}),
 )
-for _command, _function, _codes in COMMANDS:
-    app.command(_command, cls=Command, epilog=end_of_help(_command, _codes))(_function)
-app.add_typer(sandbox.app, name="sandbox")
-
-
-_PACKAGES: Final = ("klutchctl", "reconciler", "konnector", "bind")
 # An option that narrows what is done must not be ignored.
 _ALWAYS_WHOLE: Final = frozenset(
     {
@@ -106,6 +100,14 @@ _ALWAYS_WHOLE: Final = frozenset(
         "why",
     }
 )
+for _command, _function, _codes in COMMANDS:
+    _also = "--kubeconfig" if ExitCode.PARTIAL in _codes else ""
+    _also = _also if _command in _ALWAYS_WHOLE else "--cluster, -l and --kubeconfig"
+    app.command(_command, cls=Command, epilog=end_of_help(_command, _codes, _also))(_function)
+app.add_typer(sandbox.app, name="sandbox")
+
+
+_PACKAGES: Final = ("klutchctl", "reconciler", "konnector", "bind")
 
 
 # Global options, and whether a value follows. `-v` is not among them: `version` has its own.
@@ -169,18 +171,21 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(metavar="FILE", help="Use this file, not $KUBECONFIG or ~/.kube/config."),
     ] = None,
     parallelism: Annotated[
-        int, typer.Option(min=1, help="Clusters to read at the same time.")
+        int, typer.Option(min=1, metavar="NUMBER", help="Clusters to read at the same time.")
     ] = 32,
-    qps: Annotated[float, typer.Option(min=0.1, help="Calls a second to each cluster.")] = 100.0,
+    qps: Annotated[
+        float, typer.Option(min=0.1, metavar="NUMBER", help="Calls a second to each cluster.")
+    ] = 100.0,
     burst: Annotated[
-        int, typer.Option(min=1, help="Calls to a cluster before --qps applies.")
+        int, typer.Option(min=1, metavar="NUMBER", help="Calls to a cluster before --qps applies.")
     ] = 300,
     timeout: Annotated[
         float,
-        typer.Option(min=0.1, max=86_400, help="Seconds to read one cluster."),
+        typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="To read one cluster."),
     ] = 60.0,
     connect_timeout: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="Seconds to connect to an API server.")
+        float,
+        typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="To connect to an API server."),
     ] = 10.0,
     deny_networks: Annotated[
         list[str] | None,

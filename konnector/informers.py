@@ -7,7 +7,6 @@ belongs to which app namespace, as it is now.
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Final
 
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.namespace import decide as namespace_decide
@@ -21,9 +20,6 @@ from reconciler.core.refs import SECRET, Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.store import Store, Trim, without_managed_fields
-
-_SECRETS: Final = "secrets"
-_KINDS: Final = "kinds"
 
 
 class SingleObjectInformers(InformerSet[ObjectKey]):
@@ -95,8 +91,8 @@ class SpaceInformers(TaskSupervisor):
         self.cluster_bindings, self.exports = bindings.store, exports.store
         self.mappings = mappings.store
         self.secrets = SingleObjectInformers(cluster, SECRET, metrics, on_change=on_change)
-        self.start_worker(_KINDS, kinds)
-        self.start_worker(_SECRETS, self.secrets)
+        self.start_worker("kinds", kinds)
+        self.start_worker("secrets", self.secrets)
 
     @property
     def cluster_binding(self) -> Manifest | None:

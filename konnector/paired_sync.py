@@ -76,7 +76,8 @@ class ServiceInformers(InformerSet[str]):
 
     def of(self, app_namespace: str) -> ReadYourWrites | None:
         """Return the objects that belong to an app namespace; None until all were seen."""
-        if self._followed.get(app_namespace) != self._service(app_namespace):
+        service = self._homes.service(app_namespace) if self._spec.kind.namespaced else ""
+        if self._followed.get(app_namespace) != service:
             return None
         return self.synced(app_namespace)
 
@@ -96,9 +97,6 @@ class ServiceInformers(InformerSet[str]):
             await super().run()
         finally:
             unfollow()
-
-    def _service(self, app: str) -> str:
-        return self._homes.service(app) if self._spec.kind.namespaced else ""
 
     def _moved(self, app: str) -> None:
         """Take up, or give up, the informer for an app namespace."""
@@ -293,7 +291,7 @@ class PairedSync(TaskSupervisor):
         except ClusterError as error:
             if _is_refusal(error):
                 side = error.cluster.replace("-", " ")
-                denied = f"The {side} refused to {error.verb} {error.ref.object}: {error.message}"
+                denied = f"The {side} refused to {error.call}: {error.message}"
                 self.record(about, Note("SyncDenied", denied, "Warning"))
                 self.say(place, str(error))
             elif self.waited(place) >= NOTED_AFTER:

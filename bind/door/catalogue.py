@@ -15,7 +15,6 @@ from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource
 
 _CLUSTER: Final = "Cluster"
-_SECURE: Final = "https://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ def _offer(template: Manifest, resource: GroupResource, crd: Manifest) -> Offer:
         scope=manifest.get_text(crd, "spec", "scope"),
         title=notes.get(keys.TITLE) or kind,
         description=notes.get(keys.DESCRIPTION) or next(filter(None, map(_described, served)), ""),
-        docs_url=docs if docs.startswith(_SECURE) else "",
+        docs_url=docs if docs.startswith("https://") else "",
         claims=tuple(api.permission_claims_of(template)),
         versions=tuple(manifest.get_text(version, "name") for version in served),
     )

@@ -25,7 +25,6 @@ T = TypeVar("T")
 KEY_BYTES: Final = 32
 MOST: Final = 3_800  # characters of a sealed text: browsers drop cookies of more than 4,096 bytes
 _MOST_OPENED: Final = 64 * 1024
-_CSRF: Final = "form"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def _derived(key: bytes, purpose: str) -> bytes:
 
 
 def _form_token(key: bytes, subject: str) -> str:
-    return hmac.new(_derived(key, _CSRF), subject.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(_derived(key, "form"), subject.encode(), hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

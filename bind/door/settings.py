@@ -18,7 +18,6 @@ Authorization: TypeAlias = Literal["Authenticated", "SubjectAccessReview", "Rule
 Network: TypeAlias = IPv4Network | IPv6Network
 
 PRETTY_NAME: Final = "Example Backend"  # the original's
-_LISTEN: Final = "127.0.0.1:8080"
 _CALLBACK: Final = "/callback"
 _AUTHORIZATIONS: Final = ("Authenticated", "SubjectAccessReview", "Rules")
 _TEXTS: Final = {
@@ -43,7 +42,7 @@ _TEXTS: Final = {
     "cli-client-id": ("", "public client of CLIs, for the device grant"),
     "authorization": ("Authenticated", "users that may bind: " + " | ".join(_AUTHORIZATIONS)),
     "access-file": ("", "file with further issuers, and the rules of --authorization=Rules"),
-    "listen-address": (_LISTEN, "address of the front door"),
+    "listen-address": ("127.0.0.1:8080", "address of the front door"),
     "tls-cert-file": ("", "certificate of the front door; read again when it changes"),
     "tls-key-file": ("", "key of that certificate"),
 }

@@ -197,7 +197,10 @@ class Brokers:
         if (confirms, moved_to) != (connection.confirms_mass_delete, connection.moved_to):
             connection.confirms_mass_delete, connection.moved_to = confirms, moved_to
             self._opened(spec.name)  # what was held may go, or what would go is held
-        if spec == connection.spec and not connection.closed and self._is_read(connection):
+        read_at = connection.secret_at
+        # A Secret is not followed, for want of that right.
+        is_read = read_at is not None and self._now() - read_at < _SECRET
+        if spec == connection.spec and not connection.closed and is_read:
             return connection
         connection.spec, connection.secret_at = spec, self._now()
         ref = Ref(self._informers.cluster.name, SECRET, spec.namespace, spec.secret)
@@ -210,10 +213,6 @@ class Brokers:
         if address != connection.address:
             await self._connect(connection, address)
         return connection
-
-    def _is_read(self, connection: Connection) -> bool:
-        """Return whether a Secret was read just now; it is not followed, for want of that right."""
-        return connection.secret_at is not None and self._now() - connection.secret_at < _SECRET
 
     async def _connect(self, connection: Connection, address: BrokerAddress) -> None:
         await self._disconnect(connection, "")

@@ -137,7 +137,6 @@ def issuers_of(door: FrontDoor) -> Sequence[str]:
 
 _OK: Final = 200
 _DOOR: Final = "front door"
-_BACKEND: Final = "backend"
 _ISSUER: Final = "identity provider"
 
 
@@ -168,7 +167,7 @@ class _Doctor:
             return (Examined(url, _ISSUER, (found,), readable=False),)
         if exported.status == _OK:
             findings = (*_exported(exported), *self._clock(exported))
-            return (Examined(url, _BACKEND, findings),)
+            return (Examined(url, "backend", findings),)
         return (await self._issuer(url),)
 
     async def _door(self, url: str, export: str, answer: Answer) -> tuple[Examined, ...]:

@@ -34,7 +34,6 @@ from reconciler.kube.networks import ANYWHERE, Networks
 from reconciler.oidc.grants import Client
 from reconciler.web.outbound import Http
 
-_KIND: Final = "apiservicebinding.klutch.anynines.com"
 _HEAD: Final = ("NAME", "PROVIDER", "READY", "MESSAGE", "AGE")
 
 
@@ -105,7 +104,7 @@ def _row(binding: Manifest, now: datetime) -> tuple[str, ...]:
     ready = conditions.said(binding, conditions.READY)
     made = created(binding)
     cells = (
-        f"{_KIND}/{manifest.name_of(binding)}",
+        f"apiservicebinding.klutch.anynines.com/{manifest.name_of(binding)}",
         get_text(binding, "status", "providerPrettyName"),
         "" if ready is None else ready.status,
         "" if ready is None else ready.message,

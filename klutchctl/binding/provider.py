@@ -278,16 +278,14 @@ async def _posted(
     said: dict[str, str | Secret] = {"Content-Type": "application/json", **headers}
     while True:
         answer = await _answer(http.post(url, body=content, headers=said))
-        pause = min(_seconds(answer.headers.get("retry-after", "")), _PAUSE)
+        stated = answer.headers.get("retry-after", "")
+        is_number = stated.isascii() and stated.isdigit() and len(stated) < 6
+        pause = min(float(stated) if is_number else 1.0, _PAUSE)
         if answer.status not in (429, 503) or loop.time() + pause > end:
             break
         await asyncio.sleep(pause)
     _require(answer, "the front door")
     return parsed(answer.body, "the front door")
-
-
-def _seconds(text: str) -> float:
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 1.0
 
 
 async def _answer(asked: Awaitable[Answer]) -> Answer:

@@ -48,7 +48,6 @@ _LONGEST_PAUSE: Final = 60.0
 _SECONDS: Final = 600
 _GITHUB_URL: Final = "ACTIONS_ID_TOKEN_REQUEST_URL"
 _GITHUB_TOKEN: Final = "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
-_TOKEN_REQUEST: Final = "authentication.k8s.io/v1"
 Source: TypeAlias = Literal["file", "env", "github", "kubernetes"]
 
 
@@ -281,7 +280,7 @@ class Sources:
     async def _service_account(self, place: str, audience: str) -> Secret:
         namespace, _, account = place.partition("/")
         request: Manifest = {
-            "apiVersion": _TOKEN_REQUEST,
+            "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "metadata": {"name": account, "namespace": namespace},
             "spec": {"audiences": [audience], "expirationSeconds": _SECONDS},

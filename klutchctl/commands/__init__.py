@@ -24,6 +24,12 @@ _HEADINGS: Final[Mapping[str, str]] = {
 _HEADING_OF: Final = {
     name: heading for heading, names in _HEADINGS.items() for name in names.split()
 }
+_COMMANDS: Final[Mapping[str, str]] = {
+    "Files of a fleet": "init validate render import catalog schema",
+    "Look at clusters": "plan diff drift show status why board snapshot doctor explain",
+    "Change clusters": "apply controller release bind",
+    "This machine": "sandbox completion version",
+}
 EXAMPLES: Final[Mapping[str, str]] = {
     "init": "init ~/fleet --name acme --control-plane eu --app shop-1 --team shop",
     "validate": "validate --base origin/main",
@@ -53,9 +59,10 @@ EXAMPLES: Final[Mapping[str, str]] = {
 }
 
 
-def end_of_help(example: str, codes: Mapping[ExitCode, str]) -> str:
-    """Return the end of a command's help. `example`: a key of EXAMPLES."""
-    return f"\b\nExample:\n  klutchctl {EXAMPLES[example]}\n\n{codes_help(codes)}"
+def end_of_help(example: str, codes: Mapping[ExitCode, str], also: str = "") -> str:
+    """Return the end of a command's help. `example`: a key of EXAMPLES; `also`: global options."""
+    also = also and f"Also here, as all of `klutchctl --help`: {also}.\n\n"
+    return f"\b\nExample:\n  klutchctl {EXAMPLES[example]}\n\n{also}{codes_help(codes)}"
 
 
 def _write(command: TyperCommand | TyperGroup, context: Any, formatter: Any) -> None:
@@ -78,8 +85,13 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """Shows its options in groups, and its commands."""
+    """Shows its options and its commands in groups."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         _write(self, ctx, formatter)
-        self.format_commands(ctx, formatter)
+        for heading, names in _COMMANDS.items() if ctx.parent is None else ():
+            with formatter.section(heading):
+                found = ((one, self.get_command(ctx, one)) for one in names.split())
+                formatter.write_dl([(one, c.get_short_help_str(60)) for one, c in found if c])
+        if ctx.parent is not None:
+            self.format_commands(ctx, formatter)

@@ -44,7 +44,7 @@ _NOT_RELEASED: Final = (
 )
 _FORMATS: Final = ("text", "json", "junit")
 _TARGETS: Final = (
-    "CLUSTER/BINDING or CLUSTER/plural.group; PATH is the fleet repository, as `.` or `./fleet`."
+    "CLUSTER/BINDING or CLUSTER/plural.group. The last one may be the fleet repository: ./fleet."
 )
 
 _AutoApprove: TypeAlias = Annotated[
@@ -242,8 +242,8 @@ def _saved(place: Place, repository_path: Path | None, settings: Settings) -> "t
 
 def release(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
-    target: Annotated[list[str], typer.Argument(metavar="TARGET... [PATH]", help=_TARGETS)],
-    fleet: Annotated[Path | None, typer.Option(metavar="PATH", help="The same as PATH.")] = None,
+    target: Annotated[list[str], typer.Argument(metavar="TARGET", help=_TARGETS)],
+    fleet: Annotated[Path | None, typer.Option(metavar="PATH", help="The repository.")] = None,
     auto_approve: _AutoApprove = False,
     wait_timeout: _WaitTimeout = 120.0,
     break_lock: _BreakLock = False,

@@ -51,13 +51,18 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         bool, typer.Option("--no-browser", help="Print the URL, and open no browser.")
     ] = False,
     callback_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port for the sign-in's answer; 0: any.")
+        int,
+        typer.Option(
+            min=0, max=65_535, metavar="PORT", help="Port for the sign-in's answer; 0: any."
+        ),
     ] = 0,
     device_code: Annotated[
         bool, typer.Option("--device-code", help="Sign in with a browser on another machine.")
     ] = False,
     client_id: Annotated[str, typer.Option(metavar="ID", help="Sign in as a machine.")] = "",
-    client_secret_file: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    client_secret_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The secret of --client-id.")
+    ] = None,
     client_key_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Key for private_key_jwt, as PEM or JWK.")
     ] = None,
@@ -124,7 +129,10 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With --write: overwrite FILE.")] = False,
     wait_timeout: Annotated[
-        float, typer.Option(min=0.0, max=86_400.0, help="Seconds for each wait in the app cluster.")
+        float,
+        typer.Option(
+            min=0.0, max=86_400.0, metavar="SECONDS", help="For each wait in the app cluster."
+        ),
     ] = 120.0,
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Do not wait until the service is Ready.")

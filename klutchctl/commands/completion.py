@@ -24,7 +24,7 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(show_default=False)],
+    shell: Annotated[Shell, typer.Argument(help="The shell that you use.", show_default=False)],
 ) -> int:
     """Print a completion script for a shell.
 

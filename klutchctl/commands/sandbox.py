@@ -66,9 +66,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     name: _Name = "default",
     app_clusters: Annotated[
         int | None,
-        typer.Option(
-            min=0, help="Number of app clusters. Default: 2 for a new sandbox, else unchanged."
-        ),
+        typer.Option(min=0, metavar="NUMBER", help="Default: 2 for a new sandbox, else unchanged."),
     ] = None,
     fleet: Annotated[
         Path | None,

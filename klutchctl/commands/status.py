@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _FORMATS: Final = ("text", "json", "jsonl", "html")
 _WATCHED: Final = ("text", "jsonl")
 _OF_WHY: Final = ("text", "json")
-_CLEAR: Final = "\x1b[H\x1b[2J"
 
 
 @with_place
@@ -218,7 +217,7 @@ def _screen(*, color: bool) -> "Callable[[Board], None]":
         if len(lines) > room > 2:
             cut = len(lines) - room + 2
             lines = [*lines[: room - 2], f"... {cut} more lines", lines[-1]]
-        typer.echo(_CLEAR + "\n".join(lines))
+        typer.echo("\x1b[H\x1b[2J" + "\n".join(lines))
 
     return show
 

@@ -175,7 +175,6 @@ def _seen(cluster: ClusterHealth) -> _Seen:
 
 
 _LOADS: Final = (0.5, 1.0, 2.0, 4.0)  # seconds between tries to read what was left before
-_REPORTER: Final = "klutchctl.dev/klutchctl-controller"
 _AGAIN: Final = 60.0  # seconds
 
 
@@ -287,7 +286,7 @@ async def _shown(
         recorder = EventRecorder(
             cluster,
             fence,
-            source=Source(_REPORTER, holder_here(), parts.settings.docs),
+            source=Source("klutchctl.dev/klutchctl-controller", holder_here(), parts.settings.docs),
             manager=keys.MANAGER_CONTROLLER,
             clock=clock,
             metrics=parts.metrics,

@@ -135,9 +135,8 @@ def command(examination: Examination, finding: Finding, *, path: str, task: Task
     printed = f"--print {examination.side}-{finding.mend}"
     purpose = f" --for {task}" if finding.mend is Mend.RIGHTS else ""
     target = f" --context {shlex.quote(examination.context)}" if examination.context else ""
-    flag = " --server-side" if finding.mend is Mend.CRDS else ""
     printing = f"klutchctl doctor {shlex.quote(path)}{purpose} {printed}"
-    return f"{printing} | kubectl{target} apply{flag} -f -"
+    return f"{printing} | kubectl{target} apply --server-side -f -"
 
 
 def _lines(examination: Examination, *, path: str, task: Task, color: bool) -> Iterator[str]:

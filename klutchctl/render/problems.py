@@ -198,7 +198,10 @@ def _command(findings: Findings, problem: Problem) -> str:
         properties["line"] = str(problem.origin.line)
         properties["col"] = str(problem.origin.column)
     properties["title"] = problem.code
-    written = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    safe = {key: _data(visible(value)) for key, value in properties.items()}
+    written = ",".join(
+        f"{key}={value.replace(':', '%3A').replace(',', '%2C')}" for key, value in safe.items()
+    )
     return f"::{_LEVELS[problem.severity]} {written}::{_data(_sentence(problem))}"
 
 
@@ -208,7 +211,3 @@ def _sentence(problem: Problem) -> str:
 
 def _data(value: str) -> str:
     return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(value: str) -> str:
-    return _data(visible(value)).replace(":", "%3A").replace(",", "%2C")

@@ -16,7 +16,6 @@ from reconciler.planning import planfile
 from reconciler.planning.changes import Action, Plan
 from reconciler.reports.pr_diff import Effect
 
-_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _NAMES: Final = {"_FlatRef": "Ref", "_Field": "Field"}
 # What is left out where there is nothing to say: of a line, and where a plan was not saved.
 _SPARSE: Final = frozenset({"Change"})
@@ -103,7 +102,7 @@ def _schema(adapter: TypeAdapter[Any], title: str, written: str) -> dict[str, An
         **{k: v for k, v in schema["properties"].items() if k not in head},
     }
     return {
-        "$schema": _DRAFT,
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
         **_written(schema, "document"),
         "$defs": {name: _written(one, name) for name, one in sorted(definitions.items())},

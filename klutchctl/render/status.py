@@ -30,7 +30,6 @@ _STYLES: Final[Mapping[State, Style]] = {
 }
 _HEADER: Final = ("CLUSTER", "BINDING", "RESOURCE", "STATE", "AGE", "WHY")
 _GAP: Final = "  "
-_LEAVING: Final = "(left the files)"
 _WHY_LEAVING: Final = "no document names it any more; see `klutchctl plan`"
 
 # The cells of a line, and the state that colours it; None for a cluster in which nothing is bound.
@@ -90,7 +89,7 @@ def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime, whole: str
     message = whole if of_cluster else health.message
     reason = ": ".join(part for part in (health.reason, message) if part) if health.reason else ""
     leaving = _WHY_LEAVING if unit.leaving and health.state is not State.RELEASED else ""
-    binding = _LEAVING if unit.leaving else unit.binding
+    binding = "(left the files)" if unit.leaving else unit.binding
     why = "; ".join(part for part in (before, reason, leaving) if part)
     since = age(health.since, now, exact=health.exact)
     return _row(cluster, binding, health.unit.name, health.state, since, why, health.note)
@@ -143,6 +142,8 @@ def _summary(board: Board) -> str:
     words = [f"{count} {state}" for state, count in board.counts().items() if count]
     if board.unread:
         words.append(f"{plural(len(board.unread), 'cluster')} not read")
+    bare = [one for one in board.clusters if one.state is State.DEGRADED and not one.units]
+    words += [f"cluster {visible(one.name)} {one.state}" for one in bare]
     words += [f"control plane {visible(one.name)} {one.state}" for one in board.planes]
     return ", ".join(words) or "no units"
 

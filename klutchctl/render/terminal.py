@@ -23,7 +23,6 @@ _WORDS: Final = re.compile(r"( *)([^ ]+)")  # other spaces are part of a value
 _STEP: Final = 4
 _USUAL: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "taskName"}
 _BELOW_SUBJECT: Final = 13  # of a row that begins with a symbol
-_RESET: Final = "\x1b[0m"
 
 
 class Style(StrEnum):
@@ -41,8 +40,8 @@ def visible(text: str) -> str:
     """Return the text on one line, with what does not print written as an escape."""
     if not (text.isascii() and text.isprintable()):
         text = "".join(
-            _escape(character) if unicodedata.category(character) in _UNSAFE else character
-            for character in text
+            one.encode("unicode_escape").decode() if unicodedata.category(one) in _UNSAFE else one
+            for one in text
         )
     return _COMMAND.sub("## ", text) if "##" in text else text
 
@@ -60,7 +59,7 @@ def line(text: str) -> str:
 
 def styled(text: str, style: Style | None, *, color: bool) -> str:
     """Return the text in a style, or as it is: without `color`, and without a style."""
-    return f"{style}{text}{_RESET}" if color and style is not None else text
+    return f"{style}{text}\x1b[0m" if color and style is not None else text
 
 
 def block(title: str, lines: Iterable[str] = (), *, color: bool) -> list[str]:
@@ -108,10 +107,6 @@ def _folded(text: str, columns: int) -> Iterator[str]:
 def plural(count: int, noun: str) -> str:
     """Return `1 cluster`, `2 clusters`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def in_order(names: Iterable[str]) -> Mapping[str, int]:

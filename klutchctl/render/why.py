@@ -24,7 +24,6 @@ VERSION: Final = "1.1"
 
 _OF_PLAN: Final = ("changes", "widened", "held", "unseen")
 _INDENT: Final = "    "
-_GAP: Final = "   "
 
 Fact: TypeAlias = tuple[str, str, Origin | None]  # what, which, where
 
@@ -60,7 +59,7 @@ def _files(explanation: Explanation) -> Iterator[str]:
     second = max(len(visible(which)) for _, which, _ in found)
     for what, which, origin in found:
         where = plan_rows.place(origin)
-        line = f"{_INDENT}{what:<{first}}  {visible(which):<{second}}{_GAP}{where}"
+        line = f"{_INDENT}{what:<{first}}  {visible(which):<{second}}   {where}"
         yield line.rstrip()
 
 

@@ -35,7 +35,6 @@ _HOSTS: Final = (
     x509.IPAddress(ipaddress.ip_address(LOOPBACK)),
     x509.IPAddress(ipaddress.ip_address("::1")),
 )
-_ADMINS: Final = "system:masters"
 CONTROLLER_MANAGER_USER: Final = "system:kube-controller-manager"
 
 
@@ -158,7 +157,7 @@ def ensure_cluster(folder: Path, *, context: str, address: str = LOOPBACK) -> No
     contents |= named("server", server)
     # The controllers run as one identity, so it needs the rights of all of them.
     for stem, user in (("admin", "admin"), ("controller-manager", CONTROLLER_MANAGER_USER)):
-        client = issue(own, user, organization=_ADMINS, use=Use.CLIENT, now=now)
+        client = issue(own, user, organization="system:masters", use=Use.CLIENT, now=now)
         contents |= named(stem, client)
     files.write_folder(folder, contents)
 

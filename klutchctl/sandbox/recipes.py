@@ -21,7 +21,6 @@ CROSSPLANES: Final = {
     "1.20": ("v1", "github.com/crossplane/crossplane"),
     "2.4": ("v2", "github.com/crossplane/crossplane/v2"),
 }
-_PROVIDER_KUBERNETES: Final = "github.com/crossplane-contrib/provider-kubernetes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,7 @@ def of_crossplane(line: str) -> Recipe:
 
 
 def of_provider() -> Recipe:
-    module = _PROVIDER_KUBERNETES
+    module = "github.com/crossplane-contrib/provider-kubernetes"
     changes = (*_PROVIDER_ON_OUR_VERSIONS, *_PROVIDER_ON_LOOPBACK)
     patches = tuple(Patch(module, *one) for one in changes)
     package, crds = f"{module}/cmd/provider", (module, "package/crds")

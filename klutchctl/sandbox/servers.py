@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 from klutchctl.sandbox.credentials import CONTROLLER_MANAGER_USER
 from klutchctl.sandbox.state import LOOPBACK, Layout, Member, State
 
-_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _AUDIT_MEGABYTES: Final = 4_096
 # Without these no token Secret is filled, no namespace finishes deleting, nothing is collected.
 # The others look after pods and nodes.
@@ -243,7 +242,7 @@ def _api_server(layout: Layout, state: State, member: Member, tuning: Tuning) ->
         f"--etcd-certfile={layout.etcd_pki / 'client.crt'}",
         f"--etcd-keyfile={layout.etcd_pki / 'client.key'}",
         f"--etcd-prefix=/{member.id}",
-        f"--service-account-issuer={_ISSUER}",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-key-file={pki / 'service-account.pub'}",
         f"--service-account-signing-key-file={pki / 'service-account.key'}",
         # Endpoints may not be loopback addresses, and no pod is there to use them.

@@ -18,7 +18,6 @@ NewPorts: TypeAlias = Callable[[int], Sequence[int]]
 _Port: TypeAlias = Annotated[int, Field(ge=1, le=65535)]
 LOOPBACK: Final = "127.0.0.1"
 _PLAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
-_DEFAULT: Final = "default"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
@@ -33,7 +32,7 @@ class Layout:
 
     def command(self, words: str) -> str:
         """Return `klutchctl sandbox WORDS` as a person types it for this sandbox and no other."""
-        name = "" if self.root.name == _DEFAULT else f" --name {self.root.name}"
+        name = "" if self.root.name == "default" else f" --name {self.root.name}"
         return f"`klutchctl sandbox {words}{name}`"
 
     @property

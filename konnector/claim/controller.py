@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from konnector.claim import copies, decide, orphans, returns
+from konnector.claim import copies, decide, orphans, returns, status
 from konnector.claim.copies import Pair, Say
 from konnector.claim.decide import Read, Seen
 from konnector.claim.deletions import Deletions
@@ -267,8 +267,9 @@ class Claims(PairedSync):
         if seen.claim is None or seen.copy is None:
             return None
         if is_deleting(seen.claim):
-            return claim_status.deletion_noted_in(decide.waited(seen, seen.claim))
-        return decide.marks_in(seen, seen.claim, seen.copy) or None
+            return claim_status.noted_in(decide.waited(seen, seen.claim))
+        due = (decide.marks_in(seen, seen.claim, seen.copy), status.unready_in(seen.copy, seen.now))
+        return min(filter(None, due), default=None)
 
     async def _act(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
         for note in decision.notes:

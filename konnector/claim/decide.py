@@ -267,7 +267,8 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
     if is_kept:
         return _let_be(pair, copy, tasks)
     found = _decision(*tasks, () if is_up else _spec_up(pair, copy, _stamped(wanted, claim)))
-    return replace(found, notes=tuple(map(returns.left_to_provider, sorted(left))))
+    late = status.unready(copy, seen.now)
+    return replace(found, notes=(*map(returns.left_to_provider, sorted(left)), *late))
 
 
 def _let_be(pair: Pair, copy: Manifest, tasks: Sequence[tuple[Step, ...]]) -> Decision:

@@ -5,7 +5,7 @@ protocol-konnector.md D.3. Does not know when it is written.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from konnector import APP_CLUSTER
@@ -77,6 +77,19 @@ def resumed(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
     if (change := claim_status.resumed(claim)) is None:
         return ()
     return _patch(pair, claim, {**manifest.get_map(claim, "status"), **change})
+
+
+def unready(copy: Manifest, now: datetime) -> tuple[Note, ...]:
+    """Return the Event about a claim whose copy has not been ready for long."""
+    waited = claim_status.unready_for(copy, now) if copy.get("status") else None
+    note = None if waited is None else claim_status.unready_note(copy, waited)
+    return () if note is None else (note,)
+
+
+def unready_in(copy: Manifest, now: datetime) -> timedelta | None:
+    """Return when to look at that again; None where the copy is ready, or says nothing."""
+    waited = claim_status.unready_for(copy, now) if copy.get("status") else None
+    return None if waited is None else claim_status.noted_in(waited)
 
 
 def _patch(pair: Pair, claim: Manifest, status: JSON) -> tuple[Step, ...]:

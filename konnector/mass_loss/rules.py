@@ -12,7 +12,6 @@ from reconciler.core.times import moment
 FEW: Final = 5  # so many deletions at once are never too many, unless a binding says otherwise
 AT_ONCE: Final = timedelta(minutes=1)
 _DIGITS: Final = 6
-_DELETE: Final = "Delete"
 
 
 def few_of(binding: Manifest) -> int:
@@ -54,4 +53,4 @@ def goes_with(namespace: Manifest, mapping: Manifest | None, claim: Manifest) ->
 def is_being_deleted(space: Manifest, resource: str) -> bool:
     """Return whether klutchctl deletes all instances of a resource, as it notes on the space."""
     leaving = manifest.annotations_of(space).get(keys.LEAVING, "").split(",")
-    return f"{resource}={_DELETE}" in leaving
+    return f"{resource}=Delete" in leaving

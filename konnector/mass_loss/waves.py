@@ -126,10 +126,8 @@ class ClaimDeletions:
         self._wave.leave_out(is_apart)
         found = (one for one in self._claims.values(_LEAVING) if not is_apart(one))
         there = {one: since for one in (*found, *mine) if (since := _moment(one[0])) is not None}
-        return self._wave.too_many(mine[0], there, self._living, few)
-
-    def _living(self) -> int:
-        return self._claims.count(_HELD) - self._claims.count(_LEAVING)
+        count = self._claims.count
+        return self._wave.too_many(mine[0], there, lambda: count(_HELD) - count(_LEAVING), few)
 
 
 def _held(claim: Manifest) -> tuple[ObjectKey, ...]:

@@ -17,7 +17,6 @@ from reconciler.core.refs import ObjectKey
 
 Owner: TypeAlias = Literal["", "Provider", "Consumer"]
 
-_ACCEPTED: Final = "Accepted"
 _ANY: Final = "*"
 _OWNERS: Final = ("", keys.OWNER_PROVIDER, keys.OWNER_CONSUMER)
 _NAME, _NAMESPACE, _TYPE = "metadata.name", "metadata.namespace", "type"
@@ -163,7 +162,7 @@ def rules_of(binding: Manifest, export: Manifest | None = None) -> Claims:
         if not isinstance(claim, dict):
             continue
         subject = _subject(number, claim)
-        if manifest.get_text(claim, "state") != _ACCEPTED:
+        if manifest.get_text(claim, "state") != "Accepted":
             if manifest.get_bool(claim, "required"):
                 unsupported.append(f"{subject} is not accepted here, and {_REQUIRED}")
             continue

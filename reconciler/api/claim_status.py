@@ -4,12 +4,13 @@ A status is the provider's (protocol-konnector.md D.3), so what is said beside i
 there is a sync, and a condition once there is none: the next sync replaces it by the provider's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from reconciler import api
-from reconciler.core import conditions, manifest
+from reconciler.core import conditions, manifest, times
 from reconciler.core.conditions import FALSE, TRUE, Condition
 from reconciler.core.decision import Note
 from reconciler.core.manifest import JSON, Manifest
@@ -122,8 +123,32 @@ def deletion_note(copy: Manifest, waited: timedelta) -> Note | None:
     return Note("DeletionPending", message, action="Delete")
 
 
-def deletion_noted_in(waited: timedelta) -> timedelta:
-    """Return when to look again at a claim whose copy is still being deleted."""
+def unready_for(copy: Manifest, now: datetime) -> timedelta | None:
+    """Return how long a copy has not been ready, as its provider reports; None where it is."""
+    found = (conditions.current(copy, one) for one in (conditions.READY, SYNCED))
+    since = (
+        times.moment(one.last_transition_time) or times.created(copy)
+        for one in found
+        if one is not None and one.status != TRUE
+    )
+    return max((now - one for one in since if one is not None), default=None)
+
+
+def unready_note(copy: Manifest, waited: timedelta) -> Note | None:
+    """Return the Event about a claim whose copy is not ready; None where it is early.
+
+    A composite resource repeats the conditions of what it is composed of, with the cause.
+    """
+    if waited < _USUAL:
+        return None
+    parts = manifest.get_map(copy, "status").values()
+    below = ({"status": part} for part in parts if isinstance(part, Mapping))
+    said = dict.fromkeys(filter(None, map(_reason_for_waiting, (copy, *below))))
+    return Note("NotReady", f"Not ready: {'; '.join(said) or 'the provider does not say why'}")
+
+
+def noted_in(waited: timedelta) -> timedelta:
+    """Return when to look again at a claim that waits for its copy."""
     return _REMINDER if waited >= _USUAL else _USUAL - max(waited, timedelta())
 
 

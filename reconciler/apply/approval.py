@@ -48,9 +48,15 @@ def match(approved: Plan, fresh: Plan) -> Approved:
             )
             continue
         # Also what is held: what stands beside it has to know that it does not leave.
-        known = {(line.ref, line.action): line for line in wanted}
+        known = {(line.ref, line.action): line.held for line in wanted}
+        # Held by each guard that held it when it was approved, or does now: the fresh plan may be
+        # of fewer clusters, among which no budget trips.
         lines[group[0]] += (
-            _held_as(line, known.get((line.ref, line.action), line)) for line in now.lines(group)
+            replace(
+                line,
+                held=tuple(dict.fromkeys((*known.get((line.ref, line.action), ()), *line.held))),
+            )
+            for line in now.lines(group)
         )
         found = {line.ref for line in now.lines(group)}
         refused += (
@@ -127,14 +133,6 @@ def _keeping_rights(lines: Mapping[str, Sequence[Change]], refused: Sequence[Out
     skipped = [Outcome(line, Status.SKIPPED, "not all leaves that was to") for line in kept]
     rest = {name: [line for line in some if line not in kept] for name, some in lines.items()}
     return Approved(rest, (*refused, *skipped))
-
-
-def _held_as(fresh: Change, approved: Change) -> Change:
-    """Return a line held by every guard that held it when it was approved, or does now.
-
-    The fresh plan may be of fewer clusters, among which no budget trips.
-    """
-    return replace(fresh, held=tuple(dict.fromkeys((*approved.held, *fresh.held))))
 
 
 def _groups(plan: Plan) -> Mapping[Group, list[Change]]:

@@ -25,7 +25,6 @@ from reconciler.fleet.wanted import Placement
 from reconciler.kube.requests import Propagation
 
 _AT_ONCE: Final = 8
-_ANY: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,4 +265,4 @@ def _is_claimed(claims: Sequence[Manifest], namespace: str, name: str) -> bool:
 
 
 def _selects(listed: Sequence[str], name: str) -> bool:
-    return not listed or _ANY in listed or name in listed
+    return not listed or "*" in listed or name in listed

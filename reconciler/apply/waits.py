@@ -26,7 +26,6 @@ from reconciler.observe.objects import observed
 
 _ByPlace: TypeAlias = Mapping[str, Mapping[str, Manifest]]  # namespace, name
 
-_FAILED: Final = "Failed"
 _PERIOD: Final = 0.25  # seconds from one list of a kind to the next
 _SHOWN: Final = 200  # characters of a reason
 _STAGE_PERIOD: Final = 10.0  # seconds from one stage of a wait to the next
@@ -58,7 +57,7 @@ class BackendWait:
             if name in await self._listed(api.API_SERVICE_EXPORT):
                 return True
             request = (await self._listed(api.API_SERVICE_EXPORT_REQUEST)).get(name)
-            if request is not None and get_text(request, "status", "phase") == _FAILED:
+            if request is not None and get_text(request, "status", "phase") == "Failed":
                 raise Refused(f"the request {name} has failed: {_answer_to(request)}")
             return None
 

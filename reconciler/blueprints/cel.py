@@ -14,7 +14,6 @@ _SECURITY: Final = "pod-security.kubernetes.io/"
 _SPACES: Final = names.app_cluster_binding_space("", "")[:-1]
 _MODES: Final = ("enforce", "audit", "warn")
 TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
-_BOOTSTRAP_TYPE: Final = "bootstrap.kubernetes.io/token"
 # What Kubernetes itself serves, in contrast to the kinds of services.
 BUILT_IN: Final = (
     "(!request.resource.group.contains('.') || request.resource.group.endsWith('.k8s.io'))"
@@ -107,7 +106,7 @@ def no_credential_type(*, but: str = "") -> str:
     `but` lets a token of a ServiceAccount be.
     """
     token = f"object.?type.orValue('') == {text(TOKEN_TYPE)}"
-    bootstrap = f"object.?type.orValue('') == {text(_BOOTSTRAP_TYPE)}"
+    bootstrap = f"object.?type.orValue('') == {text('bootstrap.kubernetes.io/token')}"
     rest = either(f"!({token})", but) if but else f"!({token})"
     return either(IS_DELETE, both(f"!({bootstrap})", rest))
 

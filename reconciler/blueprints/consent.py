@@ -19,7 +19,6 @@ ACCEPTED: Final = "Accepted"
 REJECTED: Final = "Rejected"
 QUESTION: Final = "Do you accept this Permission? [No,Yes]"
 
-_APP_SECRETS: Final = "secrets of applications"
 _KINDS: Final = {"secrets": "Secrets", "configmaps": "ConfigMaps"}
 _TAKES: Final = ("autoDonate", "autoAdopt")  # who owns the objects is another question then
 _HEADINGS: Final = {
@@ -155,7 +154,7 @@ def openings(claim: Manifest) -> list[str]:
     """
     of_provider = get_text(claim, "selector", "owner") == OWNER_PROVIDER
     is_read = not of_provider or get_bool(claim, "autoAdopt")
-    secrets = [_APP_SECRETS] if claim_key(claim) == SECRET.plural and is_read else []
+    secrets = ["secrets of applications"] if claim_key(claim) == SECRET.plural and is_read else []
     return sorted([*_inside(claim), *secrets])
 
 

@@ -311,10 +311,11 @@ def _merged(below: JSON, over: JSON) -> JSON:
 
 def _merged_items(below: Sequence[JSON], over: Sequence[JSON], key: str) -> list[JSON]:
     """Merge by key. What `over` adds goes before what it leaves alone, as Kubernetes has it."""
+    named = {_key(item, key): item for item in below}
     places = {_key(item, key): place for place, item in enumerate(below)}
     said = {_key(item, key) for item in over}
     patched = [
-        (places.get(_key(item, key), -1), _merged(_item(below, places, _key(item, key)), item))
+        (places.get(_key(item, key), -1), _merged(named.get(_key(item, key)), item))
         for item in over
     ]
     rest = [(place, item) for place, item in enumerate(below) if _key(item, key) not in said]
@@ -323,10 +324,6 @@ def _merged_items(below: Sequence[JSON], over: Sequence[JSON], key: str) -> list
         first = patched if patched[0][0] < rest[0][0] else rest
         items.append(first.pop(0)[1])
     return [*items, *(item for _, item in [*patched, *rest])]
-
-
-def _item(items: Sequence[JSON], places: Mapping[JSON, int], key: JSON) -> JSON:
-    return items[places[key]] if key in places else None
 
 
 def _key(item: JSON, key: str) -> JSON:

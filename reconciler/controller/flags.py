@@ -31,7 +31,8 @@ _SERVED: Final = {"probe": "/healthz, /readyz", "metrics": "/metrics"}
 KUBECONFIG: Final = "default: $KUBECONFIG, ~/.kube/config, or the pod's own"
 _DOCS: Final = "site of the documentation: Events and conditions link to the pages of reasons"
 _SWITCHES: Final = frozenset({"log-json-split-stream", "log-text-split-stream"})
-_BOOLEANS: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
+_TRUE, _FALSE = ("true", "1", "t", "on"), ("false", "0", "f", "off")
+_BOOLEANS: Final = dict.fromkeys(_TRUE, True) | dict.fromkeys(_FALSE, False)
 
 
 Address: TypeAlias = tuple[str, int]

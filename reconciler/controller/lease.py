@@ -145,7 +145,7 @@ class Lease:
         uid = self._hold.uid = uid_of(live)
         await self._write(_test("/spec", get_map(live, "spec")), _set("/spec", spec))
         renewed = moment(get_text(live, "spec", "renewTime"))
-        follows = renewed is not None and self._clock.now() - renewed < _FOLLOWS
+        follows = renewed is not None and abs(self._clock.now() - renewed) < _FOLLOWS
         before = (_term(uid, transitions),) if follows else ()
         self.terms = (_term(uid, transitions + 1), *before)
 

@@ -170,7 +170,9 @@ class WorkQueue(Generic[K]):
             late = [line for line in (USUAL, BEHIND) if self._passed[line] >= _IN_A_ROW]
             for line in (*late, AHEAD, USUAL, BEHIND):
                 try:
-                    party, key = self._lines[line].pop(self._may_begin)
+                    party, key = self._lines[line].pop(
+                        lambda one: one.may_join(self._working.values())
+                    )
                 except KeyError:
                     continue
                 ahead, behind = self._passed[:line], self._passed[line + 1 :]
@@ -183,9 +185,6 @@ class WorkQueue(Generic[K]):
             self._stir.clear()
             self._set_alarm()
             await self._stir.wait()
-
-    def _may_begin(self, party: Party) -> bool:
-        return party.may_join(self._working.values())
 
     def done(self, key: K) -> None:
         """Note the end of the work on the key, however it ended."""

@@ -6,7 +6,7 @@ when a cause applies, with what message, and where conditions are stored.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from operator import attrgetter
@@ -164,6 +164,12 @@ def mended(live: Manifest | None, condition_type: str) -> Conditions:
     return () if said(live, condition_type) is None else (true(condition_type),)
 
 
+def held(cluster_binding: Manifest | None) -> Iterator[Condition]:
+    """Yield what a konnector or the backend holds until a person decides, the gravest first."""
+    found = (said(cluster_binding, one, FALSE) for one in _GUARDS)
+    return (one for one in found if one is not None)
+
+
 def current(live: Manifest | None, condition_type: str, status: str = "") -> Condition | None:
     """Return what `said` does of another controller's object, unless it is of an older generation.
 
@@ -236,6 +242,10 @@ VERSIONS_COMPATIBLE: Final = "VersionsCompatible"
 DELETES_ALLOWED: Final = "DeletesAllowed"
 RECREATION_ALLOWED: Final = "RecreationAllowed"
 KONNECTOR_ACTIVE: Final = "KonnectorActive"  # ours, too: its message names the process
+_GUARDS: Final = (
+    *(KONNECTOR_ACTIVE, RECREATION_ALLOWED, DELETES_ALLOWED),
+    *(INSTANCES_IN_SYNC, SERVICE_NAMESPACES_READY),
+)
 TYPES: Final = frozenset(
     {READY, HEALTHY, SECRET_VALID, VALID_VERSION, PROVIDER_IN_SYNC, CONNECTED, CONSUMER_IN_SYNC}
     | {EXPORTS_READY, INFORMERS_SYNCED, HEARTBEATING, SCHEMA_IN_SYNC, KONNECTOR_DEPLOYED, OFFERED}

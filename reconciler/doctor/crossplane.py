@@ -45,7 +45,6 @@ _MOVE: Final = 'the page "From claims to composite resources"'
 _NAMED: Final = 10
 _SERVICE: Final = ("spec", "APIServiceSelector")
 _DEFAULTS: Final = ("defaultCompositionRef", "enforcedCompositionRef")
-_PACKAGE: Final = "pkg.crossplane.io/package"
 _problem: Final = partial(problem, Check.CROSSPLANE)
 _warning: Final = partial(warning, Check.CROSSPLANE)
 
@@ -159,7 +158,7 @@ def pipelines(found: Installation) -> Iterator[Finding]:
 def _functions(found: Installation) -> Iterator[Finding]:
     """Name the functions that nobody can call, and the kinds that wait for them."""
     callable_ = {
-        labels_of(one).get(_PACKAGE, "")
+        labels_of(one).get("pkg.crossplane.io/package", "")
         for one in found.functions
         if get_text(one, "spec", "desiredState") == "Active" and get_text(one, "status", "endpoint")
     }

@@ -53,6 +53,7 @@ class Check(StrEnum):
     POLICIES = "policies"
     AGENTS = "agents"
     KUBECONFIGS = "kubeconfigs"
+    GUARDS = "guards"
     CROSSPLANE = "crossplane"
 
 

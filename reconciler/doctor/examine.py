@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from reconciler import run
-from reconciler.api import API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE, CLUSTER_BINDING
 from reconciler.blueprints.policies import Policy
-from reconciler.core import keys, refs, times
+from reconciler.core import conditions, keys, refs, times
+from reconciler.core import names as core_names
 from reconciler.core.errors import Forbidden, NotServed, Rejected
 from reconciler.core.live import Unavailable
 from reconciler.core.manifest import Manifest, get, get_text, labels_of, name_of
@@ -27,8 +28,10 @@ from reconciler.kube.registry import Reached
 from reconciler.observe import Clusters, Pace
 from reconciler.observe.agents import Look, Looks, konnector_in
 from reconciler.observe.visits import Visit, Visits, together
+from reconciler.planning import preflight
 from reconciler.planning.changes import Action, Plan
 from reconciler.planning.clusters import is_new_address
+from reconciler.planning.site import Site
 
 ACCESS_REVIEW: Final = Kind(
     "authorization.k8s.io",
@@ -319,7 +322,7 @@ async def _review(cluster: Cluster, kind: Kind, body: Manifest) -> Manifest:
 async def findings(
     fleet: Fleet, clusters: Clusters, names: Collection[str], *, task: Task, pace: Pace
 ) -> dict[str, list[Finding]]:
-    """Return what a plan says of kubeconfigs that are there, by the app clusters of these names.
+    """Return what a plan shows of kubeconfigs and guards, by the app clusters of these names.
 
     Who only plans knows of Secrets what is noted of them. Nothing is said of what was not read.
     """
@@ -330,6 +333,14 @@ async def findings(
     found: dict[str, list[Finding]] = {}
     for name, finding in _findings(look.plan):
         found.setdefault(name, []).append(finding)
+    planes = preflight.control_planes(fleet, look.live)
+    for name, site in preflight.preflights(fleet, look.live, planes, sorted(names)).items():
+        if not isinstance(site, Site):
+            continue
+        place = (site.placement.space, core_names.CLUSTER_BINDING)
+        for one in conditions.held(site.control_plane.get(CLUSTER_BINDING, *place)):
+            said, remedy = f"{one.reason}: {one.message}", f"klutchctl explain {one.reason}"
+            found.setdefault(name, []).append(diagnosis.warning(Check.GUARDS, said, remedy))
     return found
 
 

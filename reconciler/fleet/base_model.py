@@ -259,7 +259,6 @@ _WANTED: Final = {
 _WORD: Final = re.compile("[A-Za-z]{1,20}")
 _SELECTING: Final = frozenset({"names", "exclude"})  # keys that only selectors have both
 _NAMES_SHOWN: Final = 3
-_NO_VALUE: Final = "Leave the key out, or write [] or {} for nothing"
 
 
 def problems_of(error: ValidationError, node: Node, model: type[BaseModel]) -> list[Problem]:
@@ -303,7 +302,7 @@ def _refused_problem(
     name, keys = place
     hint = ""
     if isinstance(found, Scalar) and found.shape is Shape.NULL:
-        hint = _NO_VALUE
+        hint = "Leave the key out, or write [] or {} for nothing"
     elif isinstance(found, Scalar) and wording.is_name(keys, found.text):
         name = f"{name} {wording.quoted(found.text)}"
         hint = f"Did you mean {context['meant']}?" if context["meant"] else ""

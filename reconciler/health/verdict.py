@@ -25,13 +25,6 @@ PROGRESSING_FOR: Final = timedelta(minutes=2)
 # The original's konnector sets these anew, with a new time, at each pass (protocol-konnector.md
 # C.2): by that time a unit that will never be Ready would look as if it had just changed.
 _RESTLESS: Final = frozenset({conditions.EXPORT_NOT_FOUND.reason, conditions.CRD_FOREIGN.reason})
-_HELD: Final = (
-    conditions.KONNECTOR_ACTIVE,
-    conditions.RECREATION_ALLOWED,
-    conditions.DELETES_ALLOWED,
-    conditions.INSTANCES_IN_SYNC,
-    conditions.SERVICE_NAMESPACES_READY,
-)
 _TOKEN_REVOKED: Final = "TokenRevoked"
 _OLD_ADDRESS: Final = "OldAddress"
 _TOO_OLD: Final = "HeartbeatTooOld"
@@ -278,11 +271,9 @@ def _held(unit: UnitKey, facts: UnitFacts) -> Condition | None:
     orphaned = conditions.said(facts.binding, conditions.INSTANCES_IN_SYNC)
     if orphaned is not None and orphaned.reason == conditions.ORPHANED.reason:
         return orphaned
-    reported = conditions.of(facts.cluster_binding)
-    held = (conditions.find(reported, condition) for condition in _HELD)
-    failed = (one for one in held if one is not None and one.status == FALSE)
     others = set(facts.exported) - {unit.name}
-    return next((one for one in failed if not _names_only(others, unit, one.message)), None)
+    held = conditions.held(facts.cluster_binding)
+    return next((one for one in held if not _names_only(others, unit, one.message)), None)
 
 
 def _names_only(others: Collection[str], unit: UnitKey, message: str) -> bool:

@@ -337,12 +337,8 @@ _TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"(:?)', re.DOTALL)
 
 def as_yaml(text: bytes) -> bytes:
     """Return compact JSON in a form that says the same in YAML."""
-    plain = _ODD.sub(_escaped, text)
+    plain = _ODD.sub(lambda odd: b"\\u%04x" % ord(odd[0].decode()), text)
     return _TEXT.sub(_announced, plain) if _may_have_a_long_key(plain) else plain
-
-
-def _escaped(match: re.Match[bytes]) -> bytes:
-    return b"\\u%04x" % ord(match[0].decode())
 
 
 def _may_have_a_long_key(text: bytes) -> bool:

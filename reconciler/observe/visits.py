@@ -260,7 +260,7 @@ def failed(errors: Sequence[ClusterError], access: Access, address: Address | No
     the first says it all.
     """
     refused = [error for error in errors if isinstance(error, Forbidden)]
-    named = [f"{error.verb} {error.ref.object}: {error.message}" for error in refused or errors[:1]]
+    named = [f"{error.call}: {error.message}" for error in refused or errors[:1]]
     more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     server = address.server if address else "the API server"
     return Unavailable("; ".join(named[:_NAMED]) + more, _remedy(refused or errors, access, server))

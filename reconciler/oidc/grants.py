@@ -19,10 +19,6 @@ from reconciler.oidc.clients import Client as Client
 from reconciler.oidc.clients import Fields, proof
 from reconciler.oidc.provider import GrantRefused, Provider, ProviderFault, TokenRefused, is_secure
 
-_DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
-_EXCHANGE_GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
-_ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
-
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -117,10 +113,10 @@ def machine_form(  # noqa: PLR0913 - each is a parameter of the protocol
     grant: Fields = (("grant_type", "client_credentials"),)
     if subject is not None:
         grant = (
-            ("grant_type", _EXCHANGE_GRANT),
+            ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
             ("subject_token", subject[0]),
             ("subject_token_type", subject[1]),
-            ("requested_token_type", _ACCESS_TOKEN),
+            ("requested_token_type", "urn:ietf:params:oauth:token-type:access_token"),
         )
     fields = (*grant, *((("audience", audience),) if audience else ()), *_scope(scopes))
     return _token_form(provider, client, fields, now=now, jti=jti)
@@ -161,7 +157,7 @@ def device_token_form(
 ) -> Form:
     """Return the form that asks whether the person is done (RFC 8628 3.4)."""
     fields: Fields = (
-        ("grant_type", _DEVICE_GRANT),
+        ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
         ("device_code", device_code),
         ("code_verifier", verifier),
     )

@@ -13,13 +13,12 @@ from functools import cache
 from typing import Final
 
 from reconciler.core import manifest, typed_json
-from reconciler.core.decision import FieldChange
 from reconciler.core.errors import ConfigError, Origin
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import SECRET, Ref
 from reconciler.core.secret import LAST_APPLIED
 from reconciler.fleet.values import UnitKey
-from reconciler.planning.changes import Action, Change, Plan, Step
+from reconciler.planning.changes import Action, Change, Plan
 
 FORMAT: Final = "klutchctl.dev/plan"
 MAJOR: Final = 1
@@ -206,22 +205,20 @@ def whole_line(change: Change) -> dict[str, JSON]:
         "before": change.before or None,
         "uid": change.uid or None,
         "after": change.after,
-        "fields": [_field(field) for field in change.fields] or None,
-        "steps": [_step(step) for step in change.steps] or None,
+        "fields": [
+            {"path": one.path, "before": one.before, "after": one.after} for one in change.fields
+        ]
+        or None,
+        "steps": [
+            {"verb": one.verb, "ref": _ref(one.ref), "note": one.note} for one in change.steps
+        ]
+        or None,
         "instances": change.instances,
         "keepsData": change.keeps_data or None,
         "waitsFor": list(change.waits_for) or None,
         "held": list(change.held) or None,
     }
     return {key: value for key, value in stated.items() if value is not None}
-
-
-def _field(field: FieldChange) -> dict[str, JSON]:
-    return {"path": field.path, "before": field.before, "after": field.after}
-
-
-def _step(step: Step) -> dict[str, JSON]:
-    return {"verb": step.verb, "ref": _ref(step.ref), "note": step.note}
 
 
 def _ref(ref: Ref) -> dict[str, JSON]:

@@ -37,9 +37,7 @@ from reconciler.planning.site import Site
 FileClaim: TypeAlias = Mapping[str, JSON]  # as in a Binding's spec.claims
 Document: TypeAlias = Mapping[str, JSON]
 
-_METADATA: Final = "/metadata/"
 _ACCEPTED: Final = "Accepted"
-_BINDINGS: Final = "bindings/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +185,7 @@ def settled(made: Imports, plan: Plan) -> Imports:
 def _change_of(lines: Sequence[Change]) -> str:
     """Return what would change of a unit beside its marks, or ""."""
     for line in lines:
-        touched = [field.path for field in line.fields if not field.path.startswith(_METADATA)]
+        touched = [field.path for field in line.fields if not field.path.startswith("/metadata/")]
         if line.action is Action.UPDATE and touched:
             return f"taking it over would change {', '.join(touched)}"
         if line.action in (Action.CREATE, Action.REPLACE):
@@ -369,7 +367,7 @@ def place(loaded: Loaded, file: str) -> str | None:
     literal = {"/".join(takewhile(lambda one: not {*one} & {*"*?["}, folder)) for folder in folders}
     paths = [f"{folder}/{file}" if folder else file for folder in sorted(literal)]
     fitting = [path for path in paths if belongs(loaded, path)]
-    return min(fitting, key=lambda path: (not path.startswith(_BINDINGS), path), default=None)
+    return min(fitting, key=lambda path: (not path.startswith("bindings/"), path), default=None)
 
 
 def _includes(loaded: Loaded) -> list[str]:

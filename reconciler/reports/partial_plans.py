@@ -230,8 +230,10 @@ def drift(plan: Plan) -> Plan:
             held=tuple(
                 held
                 for held in plan.held
-                if any(
-                    _holds(held.guard, change) for change in kept if change.cluster in held.clusters
+                if any(  # one that is misplaced is held as a whole cluster
+                    held.guard in one.held or (one.action is Action.BLOCKED and one.unit is None)
+                    for one in kept
+                    if one.cluster in held.clusters
                 )
             ),
             warnings=(),
@@ -285,8 +287,3 @@ def _is_adopted(change: Change, group: list[Change]) -> bool:
 def _is_lost(group: list[Change]) -> bool:
     actions = {change.action for change in group}
     return bool(actions & _LIVES) and Action.ADOPT not in actions
-
-
-def _holds(guard: str, change: Change) -> bool:
-    """Return whether a guard holds this line; one that is misplaced is held as a whole cluster."""
-    return guard in change.held or (change.action is Action.BLOCKED and change.unit is None)

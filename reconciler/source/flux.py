@@ -20,7 +20,6 @@ from reconciler.source.artifact import Gone, Pinned
 from reconciler.source.following import Looked, SourceState
 from reconciler.source.signature import Signature, Unverified, VerificationMode
 
-_GROUP: Final = "source.toolkit.fluxcd.io"
 _PLURALS: Final = {
     "GitRepository": "gitrepositories",
     "OCIRepository": "ocirepositories",
@@ -30,7 +29,6 @@ _PLURALS: Final = {
 _NAME: Final = re.compile("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _ID: Final = re.compile("(?:(?:sha1|sha256):)?([0-9a-f]{40,64})")
 _COMMIT: Final = "org.opencontainers.image.revision"  # of what `flux push artifact` packed
-_VERIFIED: Final = "SourceVerified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ def flux_name(text: str, *, where: str) -> FluxName:
     if kind not in _PLURALS or len(names) != 2 or not all(map(_NAME.fullmatch, names)):
         hint = f"Write [KIND/]NAMESPACE/NAME; KIND is one of {', '.join(_PLURALS)}"
         raise ConfigError("it names no source of Flux", where=where, hint=hint)
-    return FluxName(Kind(_GROUP, "v1", kind, _PLURALS[kind]), *names)
+    return FluxName(Kind("source.toolkit.fluxcd.io", "v1", kind, _PLURALS[kind]), *names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ def artifact_of(live: Manifest | None, name: FluxName, *, verified: bool) -> Flu
     if live is None:
         raise Unfetched("it is not there", where=str(name))
     ready, verification = (
-        conditions.current(live, kind) or Condition(kind, "") for kind in (READY, _VERIFIED)
+        conditions.current(live, kind) or Condition(kind, "") for kind in (READY, "SourceVerified")
     )
     said = f": {ready.message}" if ready.message else ""
     why = verification.message or ready.message

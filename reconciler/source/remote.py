@@ -42,8 +42,7 @@ _FETCHED: Final = "refs/remotes/klutchctl/followed"
 _EVERYTHING: Final = [f"+refs/{one}/*:refs/remotes/klutchctl/{one}/*" for one in ("heads", "tags")]
 _GONE: Final = "It was never pushed, or was pushed away by force: name one that a branch leads to"
 _KEY_HINT: Final = "Make one with `ssh-keygen -t ed25519 -N ''`"
-_TAGS: Final = "refs/tags/"
-_SPACES: Final = ("refs/heads/", _TAGS)
+_SPACES: Final = ("refs/heads/", "refs/tags/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

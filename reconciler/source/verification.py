@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 MOST_COMMITS: Final = 1_000  # that are new at once
 _MOST_OLD: Final = 10_000  # that are looked at for what is not new
 _MOST_BYTES: Final = 1 << 20  # of one commit or tag
-_TAGS: Final = "refs/tags/"
 BEGIN: Final = b"-----BEGIN PGP SIGNATURE-----"
 _END: Final = b"-----END PGP SIGNATURE-----"
 _MOST_OF_ARMOR: Final = 64 << 10  # of a signature
@@ -97,7 +96,7 @@ class Verification:
         if found.targets != (commit,):
             raise Refused("the tag leads to another commit")
         # Else an old tag with a good signature could be served under a new name.
-        if _TAGS + name != ref:
+        if "refs/tags/" + name != ref:
             raise Refused(f"the tag was signed as {shown(name)}")
         return self._signed(found, "the signature of its tag", (found.time, self._now()))
 

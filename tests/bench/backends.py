@@ -158,9 +158,9 @@ class _Bench:
             return False
         exports = (await self._cluster.list(api.API_SERVICE_EXPORT)).items
         roles = (await self._cluster.list(CLUSTER_ROLE)).items
-        whole = [
-            one for one in roles if len(get_list(one, "rules")) == _RULES and _is_of_space(one)
-        ]
+        role = names.space_cluster_role("")
+        mine = [one for one in roles if name_of(one).startswith(role)]
+        whole = [one for one in mine if len(get_list(one, "rules")) == _RULES]
         synced = [one for one in exports if _is_synced(one)]
         return len(synced) == SPACES * EXPORTS and len(whole) == SPACES
 
@@ -208,10 +208,6 @@ def _crd(plural: str) -> Manifest:
     }
     made = definition(Kind(GROUP, "v1", singular.capitalize(), plural), schema, status=True)
     return put(made, singular, "spec", "names", "singular")
-
-
-def _is_of_space(role: Manifest) -> bool:
-    return name_of(role).startswith(names.space_cluster_role(""))
 
 
 def _is_synced(export: Manifest) -> bool:

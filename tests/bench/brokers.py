@@ -26,7 +26,7 @@ from klutchctl.sandbox.state import Layout
 from reconciler.api.osb import SERVICE_BROKER
 from reconciler.blueprints.objects import build
 from reconciler.core import conditions
-from reconciler.core.manifest import JSON, Manifest, get_list, put
+from reconciler.core.manifest import JSON, Manifest, put
 from reconciler.core.refs import NAMESPACE, SECRET, Kind
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
@@ -168,7 +168,8 @@ class _Bench:
     async def _is_ready(self) -> bool:
         for kind in _KINDS:
             listing = await self._cluster.list(kind)
-            if sum(map(_says_ready, listing.items)) < INSTANCES:
+            said = (conditions.said(one, "Ready", conditions.TRUE) for one in listing.items)
+            if sum(one is not None for one in said) < INSTANCES:
                 return False
         return True
 
@@ -206,11 +207,6 @@ def _saved(name: str) -> dict[str, JSON]:
 def _table(counts: Counter[str], objects: int) -> None:
     for what, count in sorted(counts.items()):
         print(f"    {what:36}{count:8}" + (f"{count / objects:8.2f}" if objects > 1 else ""))
-
-
-def _says_ready(live: Manifest) -> bool:
-    found = conditions.find(conditions.parse(get_list(live, "status", "conditions")), "Ready")
-    return found is not None and found.status == conditions.TRUE
 
 
 def _cpu(process: psutil.Process) -> float:

@@ -64,7 +64,10 @@ def state(fleet: Fleet, address: Address) -> State:
             if wanted.ref.kind not in (CRD, api.API_SERVICE_EXPORT_REQUEST):
                 there[wanted.ref.kind].append(_applied(wanted, address, space))
         plane[api.API_SERVICE_EXPORT] += [_export(space, unit) for unit in units[cluster.name]]
-        plane[NAMESPACE] += _service_namespaces(space)
+        plane[NAMESPACE] += (
+            _item(NAMESPACE, {"metadata": {"name": f"{space}-team-{number}"}})
+            for number in range(_SERVICE_NAMESPACES)
+        )
     return State(clusters)
 
 
@@ -141,13 +144,6 @@ def _templates(fleet: Fleet) -> Iterator[Item]:
         spec = {"APIServiceSelector": selector, "permissionClaims": [claim] if unit.claims else []}
         metadata = {"name": unit.key.resource, "namespace": "crossplane-system"}
         yield _item(api.API_SERVICE_EXPORT_TEMPLATE, {"metadata": metadata, "spec": spec})
-
-
-def _service_namespaces(space: str) -> list[Item]:
-    return [
-        _item(NAMESPACE, {"metadata": {"name": f"{space}-team-{number}"}})
-        for number in range(_SERVICE_NAMESPACES)
-    ]
 
 
 def _service_crds(fleet: Fleet) -> list[Item]:

@@ -56,7 +56,9 @@ def test_the_program_knows_its_arguments(folder, tmp_path):
 @pytest.mark.parametrize("folder", OF_BROKERS, ids=folder_ids)
 def test_the_program_of_brokers_is_in_the_same_image_and_knows_its_arguments(folder):
     (container,) = pod_of(folder)["containers"]
-    assert container["command"] == [f"{home_of_scripts()}/klutch-osb"]
+    # Where the image has the programs of the wheel.
+    (home,) = re.findall(r'^ENTRYPOINT \["(.*)/klutch-bind"\]$', CONTAINERFILE, re.MULTILINE)
+    assert container["command"] == [f"{home}/klutch-osb"]
     given = osb_flags.parse(container["args"])
     assert given.unserved == ()
     assert given.leader_election
@@ -71,12 +73,6 @@ def test_the_program_of_brokers_is_in_the_same_image_and_knows_its_arguments(fol
 
 def pod_of(folder):
     return deployed.only(DEPLOYMENT, deployed.built(folder))["spec"]["template"]["spec"]
-
-
-def home_of_scripts():
-    """Return where the image has the programs of the wheel."""
-    (entry,) = re.findall(r'^ENTRYPOINT \["(.*)/klutch-bind"\]$', CONTAINERFILE, re.MULTILINE)
-    return entry
 
 
 def test_both_programs_are_confined_alike():

@@ -5,6 +5,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
@@ -169,6 +170,9 @@ def test_a_break_shows_within_a_second_without_a_reload(browser):
         assert within(10, lambda: "it is gone" in browser.text()) < 3
         assert browser.driver.execute_script("return window.mark") == 1
         assert browser.driver.switch_to.active_element.text == focused
+        plain = boards.plain()
+        board.put(replace(plain, board=replace(plain.board, time=NOW - timedelta(minutes=5))))
+        within(10, lambda: browser.find("#refresh").is_displayed())  # the look is old
 
 
 def test_what_is_being_filled_in_is_not_lost(browser):

@@ -34,10 +34,6 @@ spec: {group: asked.example, secretRef: {name: acme}}
 """
 
 
-def _secret(words: str) -> dict[str, Any]:
-    return {"type": "string", "title": words, "default": "", "display": {"type": "password"}}
-
-
 # Flat, strict, with texts for numbers: of a cloud's templates.
 _CLOUD: Final = {
     **_DRAFT_4,
@@ -56,7 +52,10 @@ _CLOUD: Final = {
             "enum": ["100GB NONE", "300GB 1000IOPS", "600GB 3000IOPS"],
             "default": "100GB NONE",
         },
-        "MasterUserPassword": _secret("Password"),
+        "MasterUserPassword": {
+            **{"type": "string", "title": "Password"},
+            **{"default": "", "display": {"type": "password"}},
+        },
         "BackupRetentionPeriod": {"type": "integer", "minimum": 0, "maximum": 35},
         "PreferredMaintenanceWindowDay": {"type": "string", "enum": ["Mon", "Tue", "Wed"]},
     },

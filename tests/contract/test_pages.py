@@ -50,6 +50,23 @@ def test_everybody_can_use_it(browser, origin, page, look):
     assert browser.overflow() <= 0
 
 
+BROKEN = """
+const walk = document.createTreeWalker(document.querySelector("table"), NodeFilter.SHOW_TEXT);
+const found = [], range = document.createRange();
+for (let node; node = walk.nextNode();) for (const word of node.data.matchAll(/\\w+/g)) {
+  range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
+  if (range.getClientRects().length > 1) found.push(word[0]);
+}
+return found;"""
+
+
+@pytest.mark.parametrize("page", [name for name, text in _PAGES.items() if "<table" in text])
+def test_no_word_of_a_table_is_broken(browser, origin, page):
+    browser.look(scheme="light", width=1200)
+    browser.open(f"{origin}/{page}")
+    assert browser.driver.execute_script(BROKEN) == []
+
+
 def test_the_colours_follow_the_scheme(browser, origin):
     found = []
     for scheme in ("light", "dark"):

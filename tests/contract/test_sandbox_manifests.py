@@ -20,10 +20,6 @@ def config_map(name, namespace=None):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
 
-def crd(group, kind, plural):
-    return definition(Kind(group, "v1", kind, plural))
-
-
 @pytest.fixture
 def group():
     """A new one, so that its kinds are not known yet."""
@@ -44,7 +40,7 @@ async def test_no_order_is_needed(control_plane, namespace, group, kind, plural)
     objects = [
         at(1, custom),
         at(2, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
-        at(3, crd(group, kind, plural)),
+        at(3, definition(Kind(group, "v1", kind, plural))),
     ]
     await manifests.apply(control_plane.cluster, objects)
     found = await control_plane.cluster.get(Ref("", Kind(group, "v1", kind, plural), name, "one"))

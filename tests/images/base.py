@@ -156,17 +156,15 @@ def _files(
             continue
         yield path
         for listed in _text(source, member).splitlines():
-            place = _merged(listed.strip("/."))
+            place = listed.strip("/.")
+            if place.partition("/")[0] in _MERGED and "/" in place:
+                place = f"usr/{place}"
             if _UNUSED_MODULES.fullmatch(place):
                 continue  # what the installation of Python still needed
             yield place
             if place.endswith(".py"):
                 folder, _, module = place.rpartition("/")
                 yield f"{folder}/__pycache__/{module.removesuffix('.py')}.cpython-313.pyc"
-
-
-def _merged(path: str) -> str:
-    return f"usr/{path}" if path.partition("/")[0] in _MERGED and "/" in path else path
 
 
 def _text(source: tarfile.TarFile, member: tarfile.TarInfo) -> str:

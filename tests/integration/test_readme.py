@@ -60,8 +60,10 @@ def first_hour():
 
 
 HOUR = "klutchctl/docs/start/production.md"
+ACCESS = "klutchctl/docs/install/ci-kubeconfigs.md"
 SCRIPTS = {book: "\n".join(lines) for book in books.BOOKS if (lines := [*script(book)])}
 SCRIPTS[HOUR] = first_hour()
+SCRIPTS[ACCESS] = "set -e\n" + books.blocks(ACCESS, "sh")[0]
 LONG = [pytest.mark.soak, pytest.mark.skipif(bool(LEFT_OUT & CLIENTS), reason="needs clients")]
 
 
@@ -84,7 +86,7 @@ def home(tmp_path, programs):
 
 
 @pytest.mark.parametrize(
-    "book", [pytest.param(one, marks=LONG if one == HOUR else []) for one in SCRIPTS]
+    "book", [pytest.param(one, marks=LONG if one in (HOUR, ACCESS) else []) for one in SCRIPTS]
 )
 def test_every_command_runs(book, home):
     if "helm " in SCRIPTS[book]:
@@ -112,4 +114,4 @@ def test_every_command_runs(book, home):
 def test_the_books_that_show_a_way_are_run():
     pages = ("first-fleet", "front-door", "production", "sandbox")
     start = {f"klutchctl/docs/start/{page}.md" for page in pages}
-    assert {*SCRIPTS} == {"fleet-example/README.md", *start}
+    assert {*SCRIPTS} == {"fleet-example/README.md", ACCESS, *start}

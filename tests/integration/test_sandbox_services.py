@@ -232,10 +232,7 @@ async def test_down_delete_leaves_no_process_and_no_folder(running):
     answer = await running.sandbox("down", "--delete")
     assert answer.code == 0, answer.err
     assert processes.observe(layout) == ()
-    assert not [pid for pid in pids.values() if psutil.pid_exists(pid) and _runs(pid)]
+    there = [psutil.Process(pid) for pid in pids.values() if psutil.pid_exists(pid)]
+    assert not [one for one in there if one.status() != psutil.STATUS_ZOMBIE]
     assert not data.exists()
     assert not layout.root.exists()
-
-
-def _runs(pid: int) -> bool:
-    return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

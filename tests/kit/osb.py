@@ -89,10 +89,14 @@ class ModelHttp:
     ) -> Answer:
         """Return the answer. Raises OutboundError, SimulatedCrash for a process that dies."""
         broker, target = self.wires.at(url)
-        plain = {key: _revealed(value) for key, value in headers.items()}
+        plain = {
+            key: value.reveal() if isinstance(value, Secret) else value
+            for key, value in headers.items()
+        }
         asked = osb_wire.asked(method, target, plain, body or b"")
         about = target if asked is None else asked.instance
-        noted = Request(_VERBS.get(method, "get"), _ref(about), method, target)
+        ref = Ref("broker", BROKER_CALL, "", about)  # faults know a call by the instance
+        noted = Request(_VERBS.get(method, "get"), ref, method, target)
         faults = self.wires.faults
         due = faults.enter(noted)
         await faults.pass_point(BEFORE, noted, due)
@@ -114,12 +118,3 @@ class ModelHttp:
                 raise OutboundError(url, problem, status=reply.status, sent=True)
         lowered = {name.lower(): value for name, value in reply.headers.items()}
         return Answer(reply.status, reply.body, lowered)
-
-
-def _revealed(value: str | Secret) -> str:
-    return value.reveal() if isinstance(value, Secret) else value
-
-
-def _ref(about: str) -> Ref:
-    """Return a call as faults know calls: about the instance, by name."""
-    return Ref("broker", BROKER_CALL, "", about)

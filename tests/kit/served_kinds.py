@@ -101,10 +101,6 @@ class Served:
         return [(".".join(map(str, one.absolute_path)), one.message) for one in found]
 
 
-def _typed_secret(secret: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "Opaque", **secret}
-
-
 def _named_crd(crd: dict[str, Any]) -> dict[str, Any]:
     spec = crd["spec"]
     kind = spec["names"]["kind"]
@@ -120,7 +116,7 @@ def _named_namespace(namespace: dict[str, Any]) -> dict[str, Any]:
 
 _DEFAULTS: Final[Mapping[refs.Kind, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     refs.NAMESPACE: _named_namespace,
-    refs.SECRET: _typed_secret,
+    refs.SECRET: lambda secret: {"type": "Opaque", **secret},
     refs.CRD: _named_crd,
 }
 

@@ -103,7 +103,8 @@ def field_set(of: Type, value: Any, at: Path = ()) -> set[Path]:
             for step, item in _items(of, value)
             for path in ((*at, step), *field_set(of.item or DEDUCED, item, (*at, step)))
         }
-    return set() if value is None and _is_list_or_map(of) else {at}
+    is_list_or_map = of.fields or of.element or of.granular or of is DEDUCED
+    return set() if value is None and is_list_or_map else {at}
 
 
 def undeclared(of: Type, value: Any, at: str = "") -> Iterator[str]:
@@ -117,10 +118,6 @@ def undeclared(of: Type, value: Any, at: str = "") -> Iterator[str]:
     elif isinstance(value, list) and of.item is not None:
         for item in value:
             yield from undeclared(of.item, item, f"{at}[]")
-
-
-def _is_list_or_map(of: Type) -> bool:
-    return bool(of.fields or of.element or of.granular) or of is DEDUCED
 
 
 @dataclass

@@ -12,7 +12,7 @@ from klutchctl.entry import ExitCode
 from reconciler import api
 from reconciler.controller.lease import micro
 from reconciler.controller.tasks import SystemClock
-from reconciler.core import keys, names
+from reconciler.core import conditions, keys, names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import (
     COMPOSITE_DEFINITION,
@@ -90,8 +90,10 @@ class Scene:
             status = {"lastHeartbeatTime": format_time(SystemClock().now() - beat)}
             await wire.patch(api.CLUSTER_BINDING, {"status": status}, subresource="status")
 
-    async def examined(self, task: Task = Task.APPLY) -> Mapping[str, tuple[Level, str]]:
-        """Return what is said of agents, by cluster."""
+    async def examined(
+        self, task: Task = Task.APPLY, check: Check = Check.AGENTS
+    ) -> Mapping[str, tuple[Level, str]]:
+        """Return what is said of agents, or by another check, by cluster."""
         async with registry.of(self.fleet, around(self.plane.live.kubeconfig)) as real:
             found = await examine(
                 self.fleet,
@@ -104,7 +106,7 @@ class Scene:
             one.name: (finding.level, f"{finding.message}. {finding.remedy}")
             for one in found
             for finding in one.findings
-            if finding.check is Check.AGENTS
+            if finding.check is check
         }
 
 
@@ -146,6 +148,18 @@ async def test_the_originals_konnector_works_on_without_its_lease(scene: Scene) 
     await scene.lease(scene.app, names.KONNECTOR_LEASE, LONG)
     await scene.bound(beat=RECENT)
     assert "shop" not in await scene.examined()
+
+
+async def test_what_a_konnector_holds_until_a_person_decides(scene: Scene) -> None:
+    await scene.bound(beat=RECENT)
+    assert await scene.examined(Task.PLAN, Check.GUARDS) == NOTHING
+    wire = WireObjects(scene.plane.live.name, scene.plane.live.cluster, scene.space)
+    said = conditions.false(conditions.MASS_DELETION, "Copies are kept: kubectl annotate it")
+    found = conditions.set_condition((), said, now=SystemClock().now())
+    status = {"conditions": conditions.dump(found)}
+    await wire.patch(api.CLUSTER_BINDING, {"status": status}, subresource="status")
+    held = "MassDeletion: Copies are kept: kubectl annotate it. klutchctl explain MassDeletion"
+    assert await scene.examined(Task.PLAN, Check.GUARDS) == {"shop": (WARNING, held)}
 
 
 async def test_a_konnector_that_was_never_there_is_no_finding(scene: Scene) -> None:

@@ -212,7 +212,8 @@ async def test_canaries_cross_only_where_an_accepted_claim_lets_them(
 
             async def in_force(number: int, *claims: Manifest) -> None:
                 """Let these claims hold, and all that follows from them happen."""
-                await accept(scene, *claims, {**MARKER, "selector": _marker(number)})
+                marker = {"owner": "Provider", "names": [f"marker-{number}"]}
+                await accept(scene, *claims, {**MARKER, "selector": marker})
                 await until(lambda: here.holds(SECRET, f"marker-{number}", "now"))
                 await settled(made)
 
@@ -240,10 +241,6 @@ async def test_canaries_cross_only_where_an_accepted_claim_lets_them(
         assert any(span.name == "secret.down" for span in spans)
         said += [await _said(scene.plane, SPEAKS), await _said(scene.app, IN_APP)]
         assert [text for text in said if _holds(text, "canary")] == []
-
-
-def _marker(number: int) -> Manifest:
-    return {"owner": "Provider", "names": [f"marker-{number}"]}
 
 
 async def _said(live: LiveCluster, kinds: Iterable[Kind]) -> str:

@@ -58,6 +58,10 @@ async def test_a_claim_says_why_it_waits(scene: Scene, wires: Wires) -> None:
             assert "no connection" in found["note"]
             wires.models[server] = plane
             await until(partial(fresh.copy, "late"))
+            typo = {"type": "Ready", "status": "False", "message": "no instance dogh"}
+            await fresh.patch_copy({"status": {"conditions": [typo]}}, subresource="status")
+            found = await until(partial(event, fresh, "orders", "NotReady"))
+            assert "no instance dogh" in found["note"]
 
 
 async def names(scene: Scene, claim: str) -> bool:
@@ -93,7 +97,7 @@ async def test_a_provider_that_never_answered_is_reported_once_it_is_late(
         ]
         message = conditions(await scene.binding())["InformersSynced"]["message"]
         for kind in ("ClusterBinding", "APIServiceExport", "APIServiceNamespace"):
-            assert f"list {kind} list in namespace {scene.space}: no connection" in message
+            assert f"list {kind} in namespace {scene.space}: no connection" in message
 
         wires.models[server] = plane
         async with scene.backend():

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -41,6 +42,18 @@ async def test_one_leads_and_gives_it_to_the_other_at_its_end(candidate, live, d
     assert get_int(await live(), "spec", "leaseTransitions") == 1
     with pytest.raises(Stopped):
         first.fence.check()
+
+
+@pytest.mark.parametrize(("minutes", "terms"), [(0, 2), (-2, 1), (2, 1)])  # 2: a wrong clock
+async def test_a_term_is_known_by_the_one_before_if_that_ended_just_now(
+    candidate, live, minutes, terms
+):
+    first, second = candidate("first"), candidate("second")
+    renewed = second.clock.now() + timedelta(minutes=minutes)
+    first.clock.now = lambda: renewed
+    await first.lease.make()
+    await second.lease.take(await live())
+    assert len(second.lease.terms) == terms
 
 
 async def test_of_many_one_leads_at_a_time_and_all_have_their_turn(candidate, diary):

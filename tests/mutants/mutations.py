@@ -653,7 +653,7 @@ CRDS: Final = (
 ACCEPTANCE: Final = (
     Mutation(
         "unaccepted",
-        r'if manifest\.get_text\(claim, "state"\) != _ACCEPTED:',
+        r'if manifest\.get_text\(claim, "state"\) != "Accepted":',
         "a permission claim that was not accepted is followed",
         (f"{_UNIT}/test_claims.py",),
         new="if False:",
@@ -1042,7 +1042,7 @@ SIGNATURES: Final = (
     ),
     _guard(
         "tag-under-another-name",
-        r"_TAGS \+ name != ref",
+        r'"refs/tags/" \+ name != ref',
         "an old signed tag is served as a new one",
         f"{_SOURCE}/test_verification.py",
     ),

@@ -11,7 +11,7 @@ from klutchctl.entry import MEANINGS
 from klutchctl.main import app
 
 _NAME: Final = "klutchctl"
-_END: Final = re.compile(r"^\x08\nExample:\n *(.*?)\n\nExit codes: (.*)\.$", re.DOTALL)
+_END: Final = re.compile(r"^\x08\nExample:\n *(.*?)\n\n((?:Also|Exit).*)$", re.DOTALL)
 _ENVIRONMENT: Final[Mapping[str, str]] = {
     "KUBECONFIG": "Files with the contexts that clusters name; else ~/.kube/config.",
     "NO_COLOR": "Print no colours.",
@@ -27,12 +27,13 @@ def page(version: str) -> str:
     """Return the page, in roff. `version`: of the program."""
     root = typer.main.get_command(app)
     context: Any = root.context_class(root, info_name=_NAME)
+    said = (root.help or "").rstrip(".")
     lines = [
         f'.TH KLUTCHCTL 1 "" "{_NAME} {_text(version)}" "User Commands"',
         ".nh",  # no word of a command is divided
         ".ad l",
         ".SH NAME",
-        rf"{_NAME} \- {_text(_uncapitalised(root.help))}",
+        rf"{_NAME} \- {_text(said[:1].lower() + said[1:])}",
         ".SH SYNOPSIS",
         rf".B {_NAME}",
         r"[\fIGLOBAL OPTIONS\fR] \fICOMMAND\fR [\fIARGUMENTS\fR]",
@@ -74,7 +75,7 @@ def _commands(context: Any) -> Iterator[str]:
         yield from _parameters(inner)
         if end := _END.match(command.epilog or ""):
             yield from (".PP", *_lines("Example:"), ".PP", *_lines(end[1]))
-            yield from (".PP", *_lines(f"Exit codes: {end[2]}."))
+            yield from (".PP", *_lines(end[2]))
 
 
 def _parameters(context: Any) -> Iterator[str]:
@@ -86,11 +87,6 @@ def _items(texts: Mapping[str, str]) -> Iterator[str]:
     for name, text in texts.items():
         # A list of choices may be broken after each.
         yield from (".TP", rf"\fB{_text(name)}\fR".replace("|", r"|\:"), *_lines(text))
-
-
-def _uncapitalised(text: str | None) -> str:
-    said = (text or "").rstrip(".")
-    return f"{said[:1].lower()}{said[1:]}"
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ from reconciler.fleet.values import Mode
 from reconciler.kube import registry
 from reconciler.kube.registry import Surroundings
 from reconciler.observe import Clusters, Pace
-from reconciler.planning.changes import Action, Change, Plan
+from reconciler.planning.changes import Action, Plan
 from tests.support import removal
 from tests.support.applying import Fleet, Scene
 from tests.support.bound_scenes import new
@@ -61,7 +61,11 @@ class Runs:
     async def todo(self) -> list[str]:
         """Return the lines of a plan by which something would be done, or a person has to look."""
         lines = (await self.plan()).changes
-        return [_brief(one) for one in lines if one.acts or one.action is Action.BLOCKED]
+        return [
+            f"{one.action.value} {one.ref.object}: {one.reason}"
+            for one in lines
+            if one.acts or one.action is Action.BLOCKED
+        ]
 
     async def run(
         self,
@@ -119,10 +123,6 @@ class Runs:
 async def _plan(fleet: FleetValue, clusters: Clusters) -> Plan:
     look = await run.look(fleet, clusters, only=None, credentials=True, pace=Pace())
     return look.plan
-
-
-def _brief(change: Change) -> str:
-    return f"{change.action.value} {change.ref.object}: {change.reason}"
 
 
 @asynccontextmanager

@@ -41,11 +41,10 @@ _SECONDS_BETWEEN_FAULTS: Final = 0.6
 Contents: TypeAlias = dict[tuple[str, str], bytes]
 
 
-def team_of(manifest: Manifest) -> list[str]:
-    return [m.labels_of(manifest).get("team", "none")]
-
-
-INDEXES: Final[dict[str, Index]] = {"name": lambda one: [m.name_of(one)], "team": team_of}
+INDEXES: Final[dict[str, Index]] = {
+    "name": lambda one: [m.name_of(one)],
+    "team": lambda one: [m.labels_of(one).get("team", "none")],
+}
 
 
 @contextlib.asynccontextmanager

@@ -157,7 +157,9 @@ class Player:
         }
         if "managedFields" in made:
             entries = [_without_uids(one) for one in made["managedFields"]]
-            made["managedFields"] = sorted(entries, key=_writer)
+            by = ("manager", "operation", "subresource")
+            ordered = sorted(entries, key=lambda one: [one.get(key, "") for key in by])
+            made["managedFields"] = ordered
         return made
 
     async def state(self, *kinds: Kind) -> dict[tuple[str, str], Any]:
@@ -197,10 +199,6 @@ class Player:
                         if count <= 0:
                             until.reschedule(asyncio.get_running_loop().time() + 0.2)
         return found
-
-
-def _writer(entry: Any) -> tuple[str, str, str]:
-    return entry["manager"], entry["operation"], entry.get("subresource", "")
 
 
 def _without_uids(entry: Any) -> Any:

@@ -67,7 +67,8 @@ def _body(asked: Asked) -> Iterator[str]:
     for name in ("parameters", "context", "bind_resource", "previous_values", "maintenance_info"):
         if name in stated and not isinstance(stated[name], dict):
             yield f"{name} is no object"
-    minor = _minor(asked)
+    match = _VERSION.fullmatch(asked.headers.get("x-broker-api-version", ""))
+    minor = int(match[1]) if match else 0
     if "maintenance_info" in stated:
         if minor < _MAINTENANCE:
             yield f"maintenance_info, which 2.{minor} does not know"
@@ -75,11 +76,6 @@ def _body(asked: Asked) -> Iterator[str]:
             yield "maintenance_info without version"
     if "predecessor_binding_id" in stated and minor < _PREDECESSOR:
         yield f"predecessor_binding_id, which 2.{minor} does not know"
-
-
-def _minor(asked: Asked) -> int:
-    match = _VERSION.fullmatch(asked.headers.get("x-broker-api-version", ""))
-    return int(match[1]) if match else 0
 
 
 def _is_text(value: object) -> bool:

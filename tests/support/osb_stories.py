@@ -101,7 +101,8 @@ def has(**wanted: Any) -> Goal:
     """Return the goal that the one instance has this, as its status says."""
 
     async def goal(scene: OsbScene) -> bool:
-        (plan,) = (one["id"] for one in _plans(scene) if one["name"] == wanted["plan"])
+        plans: list[Any] = scene.broker.catalogue["services"][0]["plans"]
+        (plan,) = (one["id"] for one in plans if one["name"] == wanted["plan"])
         held = [
             (one["plan_id"], one.get("parameters", {}))
             for one in scene.broker.inventory.instances.values()
@@ -112,11 +113,6 @@ def has(**wanted: Any) -> Goal:
         return is_held and shown and await is_well(scene, INSTANCE)
 
     return goal
-
-
-def _plans(scene: OsbScene) -> list[Any]:
-    plans: list[Any] = scene.broker.catalogue["services"][0]["plans"]
-    return plans
 
 
 async def is_gone(scene: OsbScene) -> bool:

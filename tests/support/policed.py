@@ -29,14 +29,11 @@ def user_of(namespace: str, account: str) -> str:
     return f"system:serviceaccount:{namespace}:{account}"
 
 
-def of_account(policy: Policy, namespace: str, account: str) -> Policy:
-    """Return the same for another account, of which nobody else has one by that name."""
-    condition = f"request.userInfo.username == '{user_of(namespace, account)}'"
-    return Policy(account, condition, policy.rules, policy.variables)
-
-
 def konnector_policy(namespace: str, account: str) -> Policy:
-    return of_account(policies.konnector(), namespace, account)
+    """Return a konnector's for another account, of which nobody else has one by that name."""
+    policy, user = policies.konnector(), user_of(namespace, account)
+    condition = f"request.userInfo.username == '{user}'"
+    return Policy(account, condition, policy.rules, policy.variables)
 
 
 @asynccontextmanager

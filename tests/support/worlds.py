@@ -132,7 +132,10 @@ class World:
 
     def _put(self, change: Change) -> None:
         objects = self.objects(change.ref.cluster)
-        held = next((one for one in objects if _is(one, change)), None)
+        ref = change.ref
+        place = (ref.kind.kind, ref.namespace, ref.name)
+        there = {(one["kind"], *manifest.identity_of(one)): one for one in objects[::-1]}
+        held = there.get(place)
         if held is not None:
             objects.remove(held)
         self._count += 1
@@ -259,12 +262,3 @@ class World:
             silent=frozenset(self.silent),
             unreadable=frozenset(self.unreadable),
         )
-
-
-def _is(one: Manifest, change: Change) -> bool:
-    ref = change.ref
-    return (one["kind"], manifest.namespace_of(one), manifest.name_of(one)) == (
-        ref.kind.kind,
-        ref.namespace,
-        ref.name,
-    )

@@ -17,6 +17,7 @@ from bind import settings as backend_settings
 from bind.osb import settings as osb_settings
 from klutchctl import kubectl_bind, main
 from klutchctl.commands import sandbox
+from klutchctl.entry import ExitCode
 from klutchctl.main import clashes
 from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings
@@ -68,7 +69,10 @@ CODES = {
 @pytest.mark.parametrize("group", [(), ("sandbox",)])
 def test_no_summary_of_a_command_is_cut(group, capsys):
     assert main.run([*group, "--help"]) == 0
-    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
+    said = re.split("(?:Commands|Files of a fleet):\n", capsys.readouterr().out)[1]
+    assert "..." not in said
+    listed: Any = typer.main.get_command(sandbox.app if group else main.app)
+    assert sorted(re.findall(r"^  (\w+) ", said, re.MULTILINE)) == sorted(listed.commands)
 
 
 @pytest.mark.parametrize(("command", "codes"), CODES.items(), ids=CODES)
@@ -336,7 +340,12 @@ def test_help_has_a_short_summary_and_an_example_that_runs(name, capsys):
     command = (commands() | commands("sandbox "))[name]
     assert len(command.get_short_help_str(200)) < 60
     assert main.run([*name.split(), "--help"]) == 0
-    example = capsys.readouterr().out.partition("Example:\n")[2].splitlines()[0]
+    said = capsys.readouterr().out
+    assert "range>" not in said
+    assert [one.name for one in command.params if not (one.help or one.hidden)] == []
+    reads = any(name == one and ExitCode.PARTIAL in codes for one, _, codes in main.COMMANDS)
+    assert not reads or "--kubeconfig" in said
+    example = said.partition("Example:\n")[2].splitlines()[0]
     program, *arguments = shlex.split(example)
     assert (program, arguments[: len(name.split())]) == ("klutchctl", name.split())
     assert main.run([*arguments, "--help"]) == 0  # its options exist

@@ -50,10 +50,12 @@ CASES = {
 }
 
 
-def test_the_sum_names_a_control_plane_that_is_not_well():
+def test_the_sum_names_what_is_not_well_beside_units():
     planes = (PlaneHealth("eu", State.DEGRADED, "BackendStopped", "it stopped"),)
-    board = Board("acme", "", datetime(2026, 11, 21, tzinfo=UTC), (READ,), (), planes)
-    assert status.text(board).splitlines()[-1] == "Status: 1 Ready, control plane eu Degraded."
+    bare = ClusterHealth("bare", "eu", state=State.DEGRADED)
+    board = Board("acme", "", datetime(2026, 11, 21, tzinfo=UTC), (READ, bare), (), planes)
+    said = "Status: 1 Ready, cluster bare Degraded, control plane eu Degraded."
+    assert status.text(board).splitlines()[-1] == said
 
 
 @pytest.mark.parametrize(

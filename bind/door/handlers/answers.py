@@ -67,7 +67,6 @@ _TITLES: Final = {
     502: "The sign-in did not work",
     503: "Not available just now",
 }
-_UI: Final = "/ui/"
 _UI_ADVICE: Final = {
     400: "Go back, and try it once more.",
     401: "Sign in again.",
@@ -231,7 +230,7 @@ def refusal(
         code = _CODES.get(status, "invalid_request" if status < 500 else "unavailable")
         return document(failure(code, sentence), status=status)
     if request.wants_html:
-        known = _ADVICE | _UI_ADVICE if request.path.startswith(_UI) else _ADVICE
+        known = _ADVICE | _UI_ADVICE if request.path.startswith("/ui/") else _ADVICE
         title, advice = _TITLES.get(status, "That did not work"), known.get(status, "")
         view = views.ErrorView(status, title, sentence, advice, request.id, frame)
         headers = views.security_headers(secure=secure)

@@ -30,7 +30,6 @@ _VARIABLE: Final = "PROMETHEUS"
 _SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "monitoring" / "rules.yaml"
 CONTROLLER: Final = "klutchctl"
 _AGENTS: Final = ("klutch-bind", "klutch-osb")
-_KONNECTOR: Final = "konnector-"
 _RULES: Final = "rules.yaml"
 _LIMITS: Final = ("--storage.tsdb.retention.time=7d", "--storage.tsdb.retention.size=256MB")
 
@@ -72,7 +71,7 @@ def extend(state: State, _kit: MonitoringKit, new_ports: NewPorts) -> State:
 def programs(members: Iterable[Member]) -> Iterator[str]:
     """Yield the names of programs that may show metrics: a konnector for each app cluster."""
     yield from (CONTROLLER, *_AGENTS)
-    yield from (f"{_KONNECTOR}{one.id}" for one in members if one.role is Role.APP_CLUSTER)
+    yield from (f"konnector-{one.id}" for one in members if one.role is Role.APP_CLUSTER)
 
 
 def url(ports: MonitoringPorts) -> str:

@@ -26,8 +26,6 @@ _PACKAGED: Final = Path("/usr/lib/postgresql")  # of Debian and its kin
 _SHARED: Final = Path("/var/tmp")
 _ANSWER_TIMEOUT: Final = 30.0
 _INITDB_TIMEOUT: Final = 180.0
-_DATA: Final = "data"
-_DRAFT: Final = "draft"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ def find(layout: Layout, environ: Mapping[str, str]) -> PostgresqlPlace:
     for binaries in _candidates(environ):
         problem = _problem_of(binaries, owner)
         if problem is None:
-            return PostgresqlPlace(_home(layout) / _DATA, binaries, owner)
+            return PostgresqlPlace(_home(layout) / "data", binaries, owner)
         refused.append(f"{binaries} {problem}")
     found_instead = f" ({'; '.join(refused)})" if refused else ""
     raise HostError(
@@ -162,7 +160,7 @@ def _initdb(layout: Layout, place: PostgresqlPlace, password: str) -> None:
     The process is one of the sandbox: where this run is killed, the next one stops it.
     """
     home = place.data.parent
-    draft, password_file = home / _DRAFT, home / "password"
+    draft, password_file = home / "draft", home / "password"
     shutil.rmtree(draft, ignore_errors=True)
     try:
         password_file.unlink(missing_ok=True)

@@ -15,8 +15,6 @@ from typing import Final, TypeAlias
 from reconciler.core.secret import Secret
 from reconciler.web import standard_webhooks
 
-_GITHUB: Final = "sha256="
-
 
 class Provider(StrEnum):
     """A provider of webhooks, by its proof of origin; the values are those of `--hook`."""
@@ -64,7 +62,7 @@ def _delivery(
     match provider:
         case Provider.GITHUB:
             prefix, _, mac = headers.get("x-hub-signature-256", "").partition("=")
-            return _signed_body(mac if f"{prefix}=" == _GITHUB else "", body, secret)
+            return _signed_body(mac if prefix == "sha256" else "", body, secret)
         case Provider.GITEA:
             mac = headers.get("x-forgejo-signature") or headers.get("x-gitea-signature", "")
             return _signed_body(mac, body, secret)

@@ -24,10 +24,8 @@ from reconciler.core.manifest import JSON, Manifest, get_text
 from reconciler.core.refs import CLUSTER_ROLE, SECRET, GroupResource, Kind
 
 NAMESPACE: Final = "klutch-osb"  # where brokers are, unless they say another one
-_FLEET: Final = "fleet.klutchctl.dev/v1alpha1"
 _HANDED_ON: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 _SERVED: Final = ("list", "patch", "watch")
-_SECURE: Final = "https://"
 _LONGEST_TITLE: Final = 100
 
 
@@ -53,7 +51,7 @@ def templates(
 
 def _shown_marks(title: str, words: str, offering: Offering) -> Marks:
     page = get_text(offering.metadata, "documentationUrl")
-    docs = page if page.startswith(_SECURE) and page.isprintable() and " " not in page else ""
+    docs = page if page.startswith("https://") and page.isprintable() and " " not in page else ""
     noted = {keys.TITLE: title, keys.DESCRIPTION: words, keys.DOCS_URL: docs}
     return Marks(annotations={key: text for key, text in noted.items() if text})
 
@@ -122,7 +120,7 @@ def fleet_template(named: Named, *, bindable: bool) -> Manifest:
         }
         spec["claims"] = [claim]
     head: dict[str, JSON] = {
-        "apiVersion": _FLEET,
+        "apiVersion": "fleet.klutchctl.dev/v1alpha1",
         "kind": "Template",
         "metadata": {"name": named.template},
     }

@@ -41,7 +41,6 @@ _OCTETS_OF_STEP: Final = 64
 _MOST_SAID: Final = 3
 _MOST_FLAWS: Final = 20
 _LONGEST: Final = 80
-_PLACE: Final = "parameters"
 _DRAFTS: Final[tuple[type[Validator], ...]] = (
     *(Draft202012Validator, Draft201909Validator),
     *(Draft7Validator, Draft6Validator, Draft4Validator),
@@ -254,7 +253,7 @@ def _sentences(error: Any) -> Iterator[str]:
 
 def _shown(path: Iterable[Any]) -> str:
     steps = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in path)
-    return line(_PLACE + "".join(steps), longest=2 * _LONGEST)
+    return line("parameters" + "".join(steps), longest=2 * _LONGEST)
 
 
 def _cited(value: JSON) -> str:

@@ -141,7 +141,7 @@ def in_cluster(
     server = f"https://{_bracketed(host)}:{port}"
     if problem := server_fault(server):
         raise ConfigError(f"the API server's address {problem}", where="$KUBERNETES_SERVICE_HOST")
-    token = root / "token"
+    token, namespace = root / "token", root / "namespace"
     _checked(token, entries.token_fault)
     return Connection(
         name=name,
@@ -149,7 +149,7 @@ def in_cluster(
         credential=TokenFile(token),
         ca=_checked(root / "ca.crt", entries.certificates_fault),
         proxy=proxy_from_environment(server, environ),
-        namespace=_pod_namespace(root / "namespace"),
+        namespace=_pod_file(namespace).strip() if namespace.exists() else "",
     )
 
 
@@ -166,10 +166,6 @@ def _bracketed(host: str) -> str:
     except ValueError:
         is_ipv6 = False
     return f"[{host}]" if is_ipv6 else host
-
-
-def _pod_namespace(path: Path) -> str:
-    return _pod_file(path).strip() if path.exists() else ""
 
 
 def _pod_file(path: Path) -> str:

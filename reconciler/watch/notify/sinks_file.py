@@ -33,14 +33,6 @@ _PART: Final = r"(?!\.{1,2}(/|$))[A-Za-z0-9._-]+"
 _REPOSITORY: Final = Form(f"{_PART}(/{_PART})+", "a path such as acme/fleet", most=1024)
 
 
-def _named(name: str) -> str:
-    return _of_form(name, NAME)
-
-
-def _repository(path: str) -> str:
-    return _of_form(path, _REPOSITORY)
-
-
 def _of_form(text: str, form: Form) -> str:
     """Check a text in which nothing is replaced, unlike in a fleet's files."""
     if problem := form.problem_of(text):
@@ -64,7 +56,7 @@ class CommitStatus(StrictModel):
     """
 
     provider: Literal["github", "gitlab", "gitea"]
-    repository: Annotated[StrictStr, AfterValidator(_repository)]
+    repository: Annotated[StrictStr, AfterValidator(lambda path: _of_form(path, _REPOSITORY))]
     token_file: Line
     api: _Url = ""
     detail: StrictBool = False
@@ -91,7 +83,7 @@ class Webhook(StrictModel):
 class Receiver(StrictModel):
     """A receiver of messages, and the states that it is interested in."""
 
-    name: Annotated[StrictStr, AfterValidator(_named)]
+    name: Annotated[StrictStr, AfterValidator(lambda name: _of_form(name, NAME))]
     commit_status: CommitStatus | None = None
     slack: Slack | None = None
     webhook: Webhook | None = None

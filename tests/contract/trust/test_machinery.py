@@ -33,11 +33,6 @@ async def exported(scene: Scene) -> bool:
     return [one["name"] for one in version.get("additionalPrinterColumns", ())] == ["C"]
 
 
-def spec_schema(crd: Any, *, second: bool) -> Any:
-    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    return schema["properties"]["crossplane"] if second else schema
-
-
 @LINES
 async def test_neither_an_app_cluster_nor_a_token_reaches_what_is_anothers(
     scene: Scene, second: bool
@@ -45,7 +40,9 @@ async def test_neither_an_app_cluster_nor_a_token_reaches_what_is_anothers(
     await composed.compose(scene, second=second)
     await composed.note_template(scene, {keys.COMPOSITIONS: "small, large"})
     async with story(scene) as account:
-        place = spec_schema(await crd_of(scene.app, scene), second=second)
+        crd: Any = await crd_of(scene.app, scene)
+        place = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        place = place["properties"]["crossplane"] if second else place
         assert {*place["properties"]} - {"size"} == {"compositionRef"}
         assert place["required"] == ["compositionRef"]
         assert place["x-kubernetes-validations"] == [{"rule": "has(self.compositionRef)"}]

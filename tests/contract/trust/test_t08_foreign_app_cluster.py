@@ -96,7 +96,8 @@ async def test_the_record_of_the_space_counts_where_no_app_namespace_is_mapped(
 ) -> None:
     async with scene.backend():
         await scene.make_space()
-        await note(scene.plane, space_ref(scene), keys.APP_CLUSTER_UID, STRANGER)
+        space = Ref(scene.plane.name, NAMESPACE, "", scene.space)
+        await note(scene.plane, space, keys.APP_CLUSTER_UID, STRANGER)
         await scene.request()
         here = scene.app.audit.mark()
         await scene.bind()
@@ -104,10 +105,6 @@ async def test_the_record_of_the_space_counts_where_no_app_namespace_is_mapped(
             await until(lambda: says(scene, "DeletesAllowed", "AppClusterChanged"))
             await eventually(lambda: is_idle(running))
             assert writes(scene.app, here) == []
-
-
-def space_ref(scene: Scene) -> Ref:
-    return Ref(scene.plane.name, NAMESPACE, "", scene.space)
 
 
 async def test_a_take_over_records_what_it_finds(scene: Scene) -> None:

@@ -152,7 +152,7 @@ async def test_a_backend_with_the_role_of_0_1_0_says_what_it_lacks(
             return "" if "not answered yet" in said else said
 
         said = await eventually(reported)
-        assert said.startswith("not read yet: control-plane: list ResourceQuota list: ")
+        assert said.startswith("not read yet: control-plane: list ResourceQuota: ")
         assert "cannot list resource" in said
         assert ";" not in said  # nothing else is missing
         assert said.endswith(f". {program.ADVICE}")

@@ -117,17 +117,13 @@ def _installed() -> Path:
     contents = b"".join((_HERE / name).read_bytes() for name in _FILES)
     name = f"oidc-provider-{hashlib.sha256(contents).hexdigest()[:8]}"
     try:
-        _ensure_node()
+        if missing := [one for one in ("node", "npm") if shutil.which(one) is None]:
+            raise HostError(f"{' and '.join(missing)} not on PATH")
         return ensured(cache, name, _install, Quiet())
     except HostError as error:
         if os.environ.get("CI"):
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))
-
-
-def _ensure_node() -> None:
-    if missing := [name for name in ("node", "npm") if shutil.which(name) is None]:
-        raise HostError(f"{' and '.join(missing)} not on PATH")
 
 
 def _install(into: Path) -> None:

@@ -134,9 +134,9 @@ def test_what_runs_learns_where_it_may_not_lead_also_where_its_kubeconfig_leads_
     world = deployed(args=["--allow-networks=0.0.0.0/0"])
     denied = of_flags([], ["0.0.0.0/0"], in_cluster=False)
     world.terms = replace(world.terms, networks=denied)
-    world.change(
-        SECRET, "shop-kubeconfig", {"data": {"kubeconfig": leading_to("10.0.0.1")}}, "team-a"
-    )
+    there = {"server": "https://10.0.0.1:6443"}
+    leads = b64(kubeconfigs.document(cluster=there, user={"token": "t"}))
+    world.change(SECRET, "shop-kubeconfig", {"data": {"kubeconfig": leads}}, "team-a")
     world.serve()
     assert world.conditions()["SecretValid"] == "Error KubeconfigSecretInvalid"
     assert "10.0.0.1 is in a network" in world.message("SecretValid")
@@ -146,12 +146,6 @@ def test_what_runs_learns_where_it_may_not_lead_also_where_its_kubeconfig_leads_
     }
     assert of_environment(variables) == denied
     assert world.serve() == 0
-
-
-def leading_to(host: str) -> str:
-    return b64(
-        kubeconfigs.document(cluster={"server": f"https://{host}:6443"}, user={"token": "t"})
-    )
 
 
 def test_of_many_that_are_not_allowed_some_are_named():

@@ -128,8 +128,8 @@ async def test_nothing_is_worked_on_until_everything_was_read(diary, stop):
     running = asyncio.create_task(manager.run(stop))
     await settle()
     assert manager.unready() == "not read yet: plane: ConfigMap list: not answered yet"
-    views[1].trouble = "plane: list ConfigMap list: the user may not"
-    assert manager.unready() == "not read yet: plane: list ConfigMap list: the user may not"
+    views[1].trouble = "plane: list ConfigMap: the user may not"
+    assert manager.unready() == "not read yet: plane: list ConfigMap: the user may not"
     assert "works" not in diary
     views[1].read()
     await settle()
@@ -143,7 +143,7 @@ def test_advice_is_given_where_the_server_said_no(diary):
     view = View(diary, CONFIG_MAP, synced=False)
     manager = managed(diary, views=[view], advice="Apply the roles again")
     assert manager.unready() == "not read yet: plane: ConfigMap list: not answered yet"
-    view.trouble = "plane: list ConfigMap list: the user may not"
+    view.trouble = "plane: list ConfigMap: the user may not"
     assert manager.unready() == f"not read yet: {view.trouble}. Apply the roles again"
     view.read()
     assert manager.unready() == ""

@@ -498,10 +498,6 @@ def merged(one, body):
     return {**one, "metadata": metadata}
 
 
-def _steps(decision):
-    return [step for task in decision.tasks for step in task.steps]
-
-
 class World:
     """Both sides, on which steps are carried out. `fails` says for each step whether it fails."""
 
@@ -527,7 +523,8 @@ class World:
             if next(self.fails, False):
                 continue
             self.write(step)
-        if any(step.ref.cluster == APP_CLUSTER for step in _steps(decision)):
+        steps: Any = decision.steps
+        if any(step.ref.cluster == APP_CLUSTER for step in steps):
             # Who is free may go, and a bound copy would follow.
             assert not any(keys.BOUND in annotations_of(one) for one in self.copies.values())
         return decision

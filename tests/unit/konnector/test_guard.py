@@ -97,6 +97,9 @@ def test_sentences_name_the_next_step():
     assert "in dev-00, dev-01, dev-02 and 9 more:" in another
     deleted = mass_loss_decide.mass_deletion(DATABASES, "why", SPACE)
     assert f"{command} --overwrite klutchctl.dev/confirm-mass-delete=" in deleted
+    ends = [text.partition("If not: ")[2] for text in (stranger, lost, another, deleted)]
+    reasons = ("AppClusterChanged", "RecreationHeld", "AnotherNamespace", "MassDeletion")
+    assert ends == [f"klutchctl explain {one}" for one in reasons]
 
 
 TIMES = {

@@ -10,7 +10,7 @@ from konnector.claim.copies import Pair
 from konnector.claim.decide import AT_ONCE, MARKED_WITHIN, NAME_TAKEN, Read, decide, marks_in
 from konnector.claim.orphans import Confirmation, Terms
 from reconciler.api import claim_status
-from reconciler.api.claim_status import deletion_noted_in
+from reconciler.api.claim_status import noted_in
 from reconciler.core.decision import NOTHING, Create, Decision, Patch
 from reconciler.core.manifest import put
 from reconciler.core.times import format_time
@@ -185,8 +185,33 @@ def test_a_claim_that_waits_for_its_copy_repeats_what_that_says():
 
 def test_a_claim_that_waits_is_looked_at_again():
     ages = (-5, 0, 4, 10, 3600)
-    again = [deletion_noted_in(timedelta(seconds=age)).total_seconds() for age in ages]
+    again = [noted_in(timedelta(seconds=age)).total_seconds() for age in ages]
     assert again == [10, 10, 6, 1800, 1800]
+
+
+CREATED = "waits for the composite"
+NESTED = {"type": "Ready", "status": "False", "reason": "Failed", "message": "no instance dogh"}
+UNREADY: dict[str, tuple[Any, int, str]] = {  # a Ready of which age, and the Event
+    "early": ({}, 9, ""),
+    "it lasts": ({"message": CREATED}, 10, f"Not ready: {CREATED}"),
+    "it is ready": ({"status": "True", "message": CREATED}, 99, ""),
+    "unknown": ({"status": "Unknown", "reason": "Asked"}, 99, "does not say why"),
+    "never composed": ({"type": "Synced", "message": "no such field"}, 99, "no such field"),
+    "of an older spec": ({"message": CREATED, "observedGeneration": 1}, 99, ""),
+    "of no time": ({"message": CREATED, "lastTransitionTime": None}, 99, CREATED),
+}
+
+
+@pytest.mark.parametrize(("said", "age", "message"), UNREADY.values(), ids=UNREADY)
+def test_a_claim_repeats_what_its_copy_waits_for(said, age, message):
+    since = format_time(NOW - timedelta(seconds=age))
+    one = {"type": "Ready", "status": "False", "lastTransitionTime": since, **said}
+    metadata = {"annotations": {BOUND: "true"}, "generation": 2, "creationTimestamp": since}
+    below = {} if "reason" in said else {"managed": {"conditions": [NESTED]}}
+    found = look(claim(), copy(metadata, status={"conditions": [one], **below}))
+    notes = [(note.reason, note.message) for note in found.notes]
+    assert [reason for reason, _ in notes] == ["NotReady"] * bool(message)
+    assert all(message in one and bool(below) is ("no instance dogh" in one) for _, one in notes)
 
 
 def test_a_guard_against_recreation_lets_new_claims_through():

@@ -38,7 +38,7 @@ GIVEN = {
         BESIDE[:3] + BESIDE[4:],
         replace(PLAIN, control_plane_mode=replace(SPACE, secret_key="kubeconfig")),
     ),
-    "a switch with a value": (("--control-plane-mode=false",), PLAIN),
+    "a switch with a value": (("--control-plane-mode=off",), PLAIN),
     "a switch that is on is turned off": (
         ("--leader-election=false",),
         replace(PLAIN, leader_election=False),

@@ -155,17 +155,17 @@ def unreachable(ref: Ref) -> ClusterError:
 
 FAILED: Mapping[str, tuple[Sequence[ClusterError], Unavailable]] = {
     "of one cause the first read says it all": (
-        [unreachable(CRDS), unreachable(SECRETS)],
+        [Unreachable("no connection in time", ref=CRDS, verb="create"), unreachable(SECRETS)],
         Unavailable(
-            "list CustomResourceDefinition list: no connection in time",
+            "create CustomResourceDefinition: no connection in time",
             "Check that https://cp.example:6443 runs, and that it can be reached from here",
         ),
     ),
     "all that is forbidden is named, also behind another failure": (
         [unreachable(CRDS), forbidden(SECRETS), forbidden(CRDS)],
         Unavailable(
-            "list Secret list in namespace klutch-bind: robot may not; "
-            "list CustomResourceDefinition list: robot may not",
+            "list Secret in namespace klutch-bind: robot may not; "
+            "list CustomResourceDefinition: robot may not",
             "Grant the user of context/eu-1: list customresourcedefinitions.apiextensions.k8s.io, "
             "list secrets",
         ),
@@ -173,21 +173,20 @@ FAILED: Mapping[str, tuple[Sequence[ClusterError], Unavailable]] = {
     "but not without end": (
         [forbidden(SECRETS)] * 7,
         Unavailable(
-            "; ".join(["list Secret list in namespace klutch-bind: robot may not"] * 5)
-            + "; and 2 more",
+            "; ".join(["list Secret in namespace klutch-bind: robot may not"] * 5) + "; and 2 more",
             "Grant the user of context/eu-1: list secrets",
         ),
     ),
     "credentials": (
         [Unauthorized("HTTP 401", ref=CRDS, verb="list", status=401)],
         Unavailable(
-            "list CustomResourceDefinition list: HTTP 401", "Renew the credentials of context/eu-1"
+            "list CustomResourceDefinition: HTTP 401", "Renew the credentials of context/eu-1"
         ),
     ),
     "anything else": (
         [Expired("too old", ref=CRDS, verb="list", status=410)],
         Unavailable(
-            "list CustomResourceDefinition list: too old",
+            "list CustomResourceDefinition: too old",
             "Check that https://cp.example:6443 is the right API server",
         ),
     ),

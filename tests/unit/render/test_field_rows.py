@@ -8,7 +8,7 @@ from klutchctl.render import plan_formats
 from klutchctl.render.plan_rows import differences
 from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.planning import planfile
 from reconciler.planning.changes import Action, Plan
 from reconciler.reports.pr_diff import Against, Edit, Effect
@@ -140,9 +140,21 @@ def test_no_name_of_a_claim_is_left_out(render):
 @pytest.mark.parametrize("render", [plan_formats.text, plan_formats.comment])
 def test_an_edit_is_shown_whole(render):
     reach = f"names [{', '.join(NAMES)}]"
-    fields = (FieldChange("/claims/secrets v1 of Provider", "all", reach),)
+    changes: dict[str, tuple[JSON, JSON]] = {
+        "secrets v1 of Provider": ("all", reach),
+        "things.x.example v1 of Provider": (None, "all"),
+        "configmaps v1 of Consumer": ("namespaces [a]", None),
+    }
+    fields = tuple(FieldChange(f"/claims/{name}", *values) for name, values in changes.items())
     edit = Edit(Effect.WIDEN, "Binding", "orders-db", Origin("b.yaml", 1), fields=fields)
-    assert f'"all" -> "{reach}"' in render(PLAN, against=Against("main", "", (edit,)))
+    shown = render(PLAN, against=Against("main", "", (edit,)))
+    come = "the provider's Secrets may come down"
+    for line in (
+        f"{come}: in all namespaces -> {reach} in all namespaces",
+        "the provider's things.x.example v1 may come down, in all namespaces, if offered",
+        "ConfigMaps of the app cluster may go up: namespaces [a] -> nothing",
+    ):
+        assert line in shown
 
 
 def test_edits_have_all_the_room_that_clusters_leave():

@@ -67,14 +67,6 @@ def link(path, root):
     path.symlink_to(secret)
 
 
-def relative_link(path, root):
-    path.symlink_to("db.yaml")
-
-
-def dangling_link(path, root):
-    path.symlink_to("nowhere")
-
-
 def pipe(path, root):
     os.mkfifo(path)
 
@@ -86,21 +78,17 @@ def listener(path, root):
         os.close(here)
 
 
-def subfolder(path, root):
-    path.mkdir()
-
-
 def large(path, root):
     path.write_bytes(b"#" * (MAX_BYTES + 1))
 
 
 STRANGE = {
     "a link out of the repository": (link, "not-a-file"),
-    "a link inside of it": (relative_link, "not-a-file"),
-    "a link to nothing": (dangling_link, "not-a-file"),
+    "a link inside of it": (lambda path, _: path.symlink_to("db.yaml"), "not-a-file"),
+    "a link to nothing": (lambda path, _: path.symlink_to("nowhere"), "not-a-file"),
     "a named pipe": (pipe, "not-a-file"),
     "a socket": (listener, "not-a-file"),
-    "a folder": (subfolder, "not-a-file"),
+    "a folder": (lambda path, _: path.mkdir(), "not-a-file"),
     "a file that is too large": (large, "file-too-large"),
 }
 

@@ -127,21 +127,14 @@ def test_a_whole_work_tree(root, change):
     assert disk.read_folder(root, whole=True) == disk.read_folder(root)
 
 
-def cut_short(root):
-    (root / FILE).unlink()
-
-
-def cut_shorter(root):
-    shutil.rmtree(root / "bindings")
-
-
 def under_way(root):
     (root / ".git" / "index.lock").touch()
 
 
+MISSING = f"the work tree lacks {FILE}, which is committed"
 NOT_WHOLE = {
-    "cut short": (cut_short, f"the work tree lacks {FILE}, which is committed"),
-    "cut shorter": (cut_shorter, f"the work tree lacks {FILE}, which is committed"),
+    "cut short": (lambda root: (root / FILE).unlink(), MISSING),
+    "cut shorter": (lambda root: shutil.rmtree(root / "bindings"), MISSING),
     "under way": (under_way, "Git is writing to this work tree"),
 }
 

@@ -153,13 +153,9 @@ def with_unit(**more):
     return replace(BEFORE, units={**BEFORE.units, key: replace(BEFORE.units[key], **more)})
 
 
-def without_cluster():
-    clusters = {name: one for name, one in BEFORE.clusters.items() if name != "cafe"}
-    return replace(BEFORE, clusters=clusters)
-
-
 ELSEWHERE = Origin("other.yaml", 7, 1)
 MOVED = replace(fleets.claim(), origin=ELSEWHERE)
+FEWER = {name: one for name, one in BEFORE.clusters.items() if name != "cafe"}
 CONCERNED = {
     "nothing but a comment": (BEFORE, frozenset()),
     "a unit that only moved in its file": (
@@ -176,7 +172,7 @@ CONCERNED = {
     "the konnector of a cluster": (with_cluster(konnector=Konnector(deploy=True)), {"shop"}),
     "labels of a cluster": (with_cluster(labels={"env": "prod"}), {"shop"}),
     "a new cluster may be another one's twin": (with_clusters(fleets.app_cluster("new")), None),
-    "a cluster that left may have a new name": (without_cluster(), None),
+    "a cluster that left may have a new name": (replace(BEFORE, clusters=FEWER), None),
     "the way to a cluster": (with_cluster(access=Access(context="other")), None),
     "the identity of a cluster": (with_cluster(identity="1"), None),
     "a cluster that is left alone": (with_cluster(suspended="moving"), None),
