@@ -31,7 +31,7 @@ BIG = Plan("plan-big", "big", plan_updateable=True, bindable=True)
 CATALOGUE = Catalogue(
     (
         Offering(
-            "service-1", "a9s-postgresql15-ms-1687", bindable=True, plans=(SMALL, BIG),
+            "service-1", "a9s-postgresql15-ms-1687", plans=(SMALL, BIG),
             instances_retrievable=True, bindings_retrievable=True,
         ),
         Offering("service-2", "a9s-search2", plans=(Plan("plan-3", "small"),)),

@@ -31,8 +31,6 @@ CATALOGUE: Final = Catalogue(
         Offering(
             "service-1",
             "database",
-            bindable=True,
-            plan_updateable=True,
             instances_retrievable=True,
             plans=(
                 Plan("plan-s", "small", maintenance=MaintenanceInfo("2.0.0", "a newer system")),

@@ -70,14 +70,12 @@ class Plan:
     id: str
     name: str
     description: str = ""
-    free: bool = True
     bindable: bool = False
     plan_updateable: bool = False
     binding_rotatable: bool = False
     maximum_polling_duration: timedelta | None = None
     maintenance: MaintenanceInfo | None = None
     schemas: Schemas = Schemas()
-    metadata: Manifest = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +85,8 @@ class Offering:
     id: str
     name: str
     description: str = ""
-    bindable: bool = False
-    plan_updateable: bool = False
     instances_retrievable: bool = False
     bindings_retrievable: bool = False
-    allow_context_updates: bool = False
-    tags: tuple[str, ...] = ()
     metadata: Manifest = field(default_factory=dict)
     plans: tuple[Plan, ...] = ()
 
@@ -216,12 +210,8 @@ def _offering(service: Manifest) -> Offering:
         id=m.get_text(service, "id"),
         name=m.get_text(service, "name"),
         description=m.get_text(service, "description"),
-        bindable=m.get_bool(service, "bindable"),
-        plan_updateable=m.get_bool(service, "plan_updateable"),
         instances_retrievable=m.get_bool(service, "instances_retrievable"),
         bindings_retrievable=m.get_bool(service, "bindings_retrievable"),
-        allow_context_updates=m.get_bool(service, "allow_context_updates"),
-        tags=tuple(m.get_texts(service, "tags")),
         metadata=m.get_map(service, "metadata"),
         plans=tuple(_plan(plan, service) for plan in m.get_maps(service, "plans")),
     )
@@ -232,7 +222,6 @@ def _plan(plan: Manifest, service: Manifest) -> Plan:
         id=m.get_text(plan, "id"),
         name=m.get_text(plan, "name"),
         description=m.get_text(plan, "description"),
-        free=m.get(plan, "free") is not False,
         bindable=_own_or_offerings("bindable", plan, service),
         plan_updateable=_own_or_offerings("plan_updateable", plan, service),
         binding_rotatable=m.get_bool(plan, "binding_rotatable"),
@@ -243,7 +232,6 @@ def _plan(plan: Manifest, service: Manifest) -> Plan:
             update=_schema(plan, "service_instance", "update"),
             bind=_schema(plan, "service_binding", "create"),
         ),
-        metadata=m.get_map(plan, "metadata"),
     )
 
 

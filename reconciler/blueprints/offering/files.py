@@ -13,7 +13,6 @@ from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.osb import BrokerSpec, OfferingChoice
 from reconciler.blueprints.objects import Marks, build
 from reconciler.blueprints.offering import crd, kinds, parameters
-from reconciler.blueprints.offering import kinds as earlier
 from reconciler.blueprints.offering.catalogue import Catalogue, CatalogueFault, Offering, Plan
 from reconciler.blueprints.offering.kinds import Before, Known, Named, shown_metadata
 from reconciler.blueprints.offering.outcomes import line
@@ -172,13 +171,13 @@ def files_of(
     Raises CatalogueFault, Narrowing, and ConfigError where what they hold cannot be used.
     """
     kinds.check_broker(broker)
-    before = earlier.before(made_before, lock)
+    before = kinds.before(made_before, lock)
     if before.broker not in ("", broker.name):
         hint = "Give each broker a folder of its own, by --out"
         raise ConfigError(f"the files are of the broker {before.broker}", hint=hint)
-    merge = merged(broker, catalogue, before, allowed=allow_narrowing)
+    merge = _merged(broker, catalogue, before, allowed=allow_narrowing)
     if merge.narrowings and not allow_narrowing:
-        raise Narrowing(merge.narrowings)
+        raise Narrowing(tuple(merge.narrowings))
     named = {
         service: Named(broker.name, broker.group, one.stem) for service, one in merge.known.items()
     }
@@ -229,45 +228,36 @@ _STAYS: Final = "is no longer offered: it stays until --allow-narrowing"
 
 @dataclass(slots=True)
 class _Merge:
-    """A merge as far as it went."""
+    """A merge as far as it went; `known` are offerings by their ids."""
 
     catalogue: Catalogue
     held: Before
     allowed: bool
+    known: dict[str, Known] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     narrowings: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """Offerings by their ids, warnings, and what narrows."""
-
-    known: dict[str, Known]
-    warnings: tuple[str, ...] = ()
-    narrowings: tuple[str, ...] = ()
-
-
-def merged(broker: BrokerSpec, catalogue: Catalogue, held: Before, *, allowed: bool) -> Merged:
+def _merged(broker: BrokerSpec, catalogue: Catalogue, held: Before, *, allowed: bool) -> _Merge:
     """Return what files are made from. Raises CatalogueFault where choices cannot be met."""
     merge = _Merge(catalogue, held, allowed)
     choices = broker.offerings or tuple(
         OfferingChoice(one.name) for one in sorted(catalogue.offerings, key=lambda one: one.name)
     )
-    found: dict[str, Known] = {}
     for choice in choices:
         one = _chosen(merge, choice)
         if one is not None:
-            found[one.offering.id] = one
+            merge.known[one.offering.id] = one
     for service, known in sorted(held.known.items()):
-        if service not in found and not allowed:
-            found[service] = known
+        if service not in merge.known and not allowed:
+            merge.known[service] = known
             merge.warnings.append(f"offering {known.offering.name} {_STAYS}")
     if held.group and held.group != broker.group:
         merge.narrowings.append(f"the group changes from {held.group} to {broker.group}")
     if merge.faults:
         raise CatalogueFault(merge.faults)
-    return Merged(found, tuple(merge.warnings), tuple(merge.narrowings))
+    return merge
 
 
 def _chosen(merge: _Merge, choice: OfferingChoice) -> Known | None:

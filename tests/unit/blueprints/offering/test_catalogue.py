@@ -64,22 +64,18 @@ def test_a_catalogue_with_everything():
         metadata={"displayName": "DB"},
     )
     found = offering_of(document(offered))
-    assert (found.name, found.description, found.tags) == ("db", "A database", ("sql",))
+    assert (found.name, found.description) == ("db", "A database")
     assert found.instances_retrievable
     assert found.bindings_retrievable
-    assert found.bindable
-    assert found.allow_context_updates
-    assert not found.plan_updateable
     assert found.metadata == {"displayName": "DB"}
     (read,) = found.plans
     assert found.plan("p1") is read
-    assert (read.free, read.bindable, read.plan_updateable) == (False, False, True)
+    assert (read.bindable, read.plan_updateable) == (False, True)
     assert read.binding_rotatable
     assert read.maximum_polling_duration == timedelta(hours=1)
     assert read.maintenance == MaintenanceInfo("2.1.1", "a patch")
     assert (read.schemas.create, read.schemas.update) == (schema, {})
     assert read.schemas.bind == {"type": "object"}
-    assert read.metadata == {"bullets": ["x"]}
 
 
 def test_what_is_not_there_is_not_found():
@@ -87,22 +83,22 @@ def test_what_is_not_there_is_not_found():
     assert offering_of(document(SERVICE)).plan("p2") is None
 
 
-# Sentence: (offering, plan), the plan's (free, bindable, plan_updateable, binding_rotatable).
+# Sentence: (offering, plan), the plan's (bindable, plan_updateable, binding_rotatable).
 DEFAULTS: dict[str, tuple[dict[str, object], dict[str, object], tuple[bool, ...]]] = {
-    "a plan says nothing": ({}, {}, (True, True, False, False)),
-    "the offering is not bindable": ({"bindable": False}, {}, (True, False, False, False)),
-    "the offering's bindable is missing": ({"bindable": None}, {}, (True, False, False, False)),
+    "a plan says nothing": ({}, {}, (True, False, False)),
+    "the offering is not bindable": ({"bindable": False}, {}, (False, False, False)),
+    "the offering's bindable is missing": ({"bindable": None}, {}, (False, False, False)),
     "the plan alone is bindable": (
         {"bindable": False},
         {"bindable": True},
-        (True, True, False, False),
+        (True, False, False),
     ),
-    "the plan alone is not bindable": ({}, {"bindable": False}, (True, False, False, False)),
-    "the offering's plans can change": ({"plan_updateable": True}, {}, (True, True, True, False)),
+    "the plan alone is not bindable": ({}, {"bindable": False}, (False, False, False)),
+    "the offering's plans can change": ({"plan_updateable": True}, {}, (True, True, False)),
     "but not this one": (
         {"plan_updateable": True},
         {"plan_updateable": False},
-        (True, True, False, False),
+        (True, False, False),
     ),
 }
 
@@ -110,7 +106,7 @@ DEFAULTS: dict[str, tuple[dict[str, object], dict[str, object], tuple[bool, ...]
 @pytest.mark.parametrize(("offering", "own", "flags"), DEFAULTS.values(), ids=DEFAULTS)
 def test_flags_of_a_plan_where(offering, own, flags):
     read = only_plan(plan(**own), **offering)
-    assert (read.free, read.bindable, read.plan_updateable, read.binding_rotatable) == flags
+    assert (read.bindable, read.plan_updateable, read.binding_rotatable) == flags
 
 
 # Sentence: what of a plan, its value, what of the plan is read, as what.
@@ -119,7 +115,6 @@ TOLERATED: dict[str, tuple[str, object, object]] = {
     "a duration that is nothing": ("maximum_polling_duration", 0, None),
     "no duration": ("maximum_polling_duration", None, None),
     "a duration beyond all times": ("maximum_polling_duration", 2**62, timedelta(days=366)),
-    "metadata that are a text": ("metadata", "x", {}),
     "a description that is a number": ("description", 7, ""),
 }
 
@@ -127,6 +122,10 @@ TOLERATED: dict[str, tuple[str, object, object]] = {
 @pytest.mark.parametrize(("key", "value", "read"), TOLERATED.values(), ids=TOLERATED)
 def test_a_plan_is_read_with(key, value, read):
     assert getattr(only_plan(plan(**{key: value})), key) == read
+
+
+def test_metadata_that_are_a_text_are_none():
+    assert offering_of(document(service(metadata="x"))).metadata == {}
 
 
 # What stands in place of a schema, by where it stands.
