@@ -5,9 +5,12 @@ Pure. A snapshot and a live plan hold the same objects, because this happens to 
 
 import base64
 import binascii
+import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Final
+
+import orjson
 
 from reconciler import api
 from reconciler.core import keys
@@ -37,6 +40,8 @@ TOO_DEEP: Final = "(nested too deeply)"
 # the control plane and in the app cluster, and by a watch again and again; YAML takes its time.
 _KNOWN: Final[dict[bytes, api.KubeconfigFacts | None]] = {}
 _MOST_KNOWN: Final = 4096
+_SHARED: Final = 4096  # octets of an entry of managedFields
+_entry: Final = functools.lru_cache(maxsize=1024)(orjson.loads)
 _OF_CRDS: Final = ("name", "uid", "deletionTimestamp")
 _OF_OWNERS: Final = ("kind", "name", "uid")
 _DROPPED: Final = ("resourceVersion", "selfLink")
@@ -74,9 +79,18 @@ def _slim(kept: Manifest, typed: Manifest) -> Manifest:
         slim["annotations"] = m.drop(m.get_map(metadata, "annotations"), LAST_APPLIED)
     whole: Manifest = {**kept, **typed, "metadata": slim}
     if is_within(whole, MAX_DEPTH):
+        if "managedFields" in slim:
+            slim["managedFields"] = [*map(_once, m.get_maps(slim, "managedFields"))]
         return whole
     bounded = _bounded(whole, MAX_DEPTH)
     return bounded if isinstance(bounded, Mapping) else {}
+
+
+def _once(entry: Manifest) -> Manifest:
+    """Return an equal entry of managedFields, where one is known: thousands of objects have it."""
+    text = orjson.dumps(entry)
+    known: Manifest = _entry(text) if len(text) <= _SHARED else entry
+    return known
 
 
 def _of_crd(metadata: Manifest) -> Manifest:

@@ -197,8 +197,9 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
         draft.changes += needs
         draft.bodies |= _accounts(site, needs)
         draft.warnings |= address_warnings(site, needs)
+    undecided = site.undecided
     for unit, planned in _units(site, wanted):
-        _add_unit(draft, site, unit, planned)
+        _add_unit(draft, site, unit, planned, undecided=undecided)
     if any(_awaits_backend(site, unit) for unit in wanted):
         draft.awaiting.add(site.cluster.control_plane)
     draft.warnings |= rules.unmanaged_warning(site)
@@ -239,8 +240,8 @@ def _resumed(site: Site, prune: prune_units.Prune) -> Change:
     return replace(line, action=Action.UPDATE, reason=reason)
 
 
-def _add_unit(draft: _Draft, site: Site, unit: Unit, planned: UnitPlan) -> None:
-    changes, undecided = planned.changes, site.undecided
+def _add_unit(draft: _Draft, site: Site, unit: Unit, planned: UnitPlan, *, undecided: bool) -> None:
+    changes = planned.changes
     others = tuple(sorted({site.fleet.units[key].binding for key in unit.depends_on}))
     draft.changes += (
         replace(change, waits_for=others) if change.acts else change
