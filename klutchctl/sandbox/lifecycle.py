@@ -134,9 +134,20 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
             ways = [(credentials.connection(layout, one), one.role) for one in target.members]
             with progress.step("installing the CRDs"):
                 asyncio.run(manifests.install_everywhere(ways))
-        for addon, kit in plan.running:
-            addon.start(Run(layout, target, progress), kit)
+        start_addons(plan, Run(layout, target, progress))
         return target
+
+
+def start_addons(plan: Plan, run: Run) -> None:
+    """Start all add-ons, in order. Raises an ExceptionGroup of the HostErrors."""
+    failed: list[HostError] = []
+    for addon, kit in plan.running:
+        try:
+            addon.start(run, kit)
+        except HostError as error:
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup("add-ons did not start", failed)
 
 
 def down(layout: Layout, *, delete: bool, progress: Progress) -> int:

@@ -66,7 +66,6 @@ _BARE: Final = "306b890fe01a67c1"
 _PAUSE: Final = 1.0
 _QUIET: Final = 0.02  # seconds of CPU time that a process takes in a pause, having nothing to do
 _OF_CLAIMS: Final = "databases"
-_CHANGED: Final = "Changed"
 
 # What is asked for: of the bare loop's figures, and at all.
 _REQUESTS: Final = "requests for each object"
@@ -209,7 +208,7 @@ class _Bench:
         figures[_CPU].append((_cpu(process) - cpu) / BURST * 1e3)
         figures[_REQUESTS].append((await self._calls(_OF_CLAIMS) - calls) / BURST)
         began = time.monotonic()
-        await load.report(claims, _CHANGED)
+        await load.report(claims, "Changed")
         await load.until(lambda story: bool(story.shown), claims)
         last = max(stories[one].shown for one in claims) - began
         figures["status down, objects/s"].append(BURST / last)

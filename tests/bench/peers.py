@@ -20,7 +20,6 @@ DELAY: Final = 0.2
 # About as long as a real one, whose signature is 2048 bits.
 TOKEN: Final = "bench." + "x" * 900
 _REPORTED: Final = ("Ready", "Connected", "Heartbeating", "InformersSynced", "SecretValid")
-_TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
 
 
 def reported_of_binding() -> Object:
@@ -47,7 +46,7 @@ class Peers:
     def answer_to(self, cluster: str, kind: Kind, made: Object) -> Callable[[], None] | None:
         """Return what somebody will do because an object was made, or None."""
         namespace, name = made["metadata"].get("namespace", ""), made["metadata"]["name"]
-        if kind == SECRET and made.get("type") == _TOKEN_TYPE:
+        if kind == SECRET and made.get("type") == "kubernetes.io/service-account-token":
             return lambda: self._fill(cluster, namespace, name)
         if kind == api.API_SERVICE_EXPORT_REQUEST:
             return lambda: self._export(cluster, namespace, name)

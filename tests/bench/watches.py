@@ -34,7 +34,6 @@ POLL: Final = 1.0
 COMMITS: Final = 30
 BEYOND: Final = 2.0  # seconds, P99
 MEMORY: Final = 1.0  # MiB for each idle cluster
-_ALONE: Final = "app-000"
 _BRANCH: Final = "refs/heads/main"
 _PERSON: Final = pygit2.Signature("bench", "bench@example.com", 1_780_000_000, 0)
 _SECONDS: Final = re.compile(r"\((\d+\.\d) s\)")
@@ -46,7 +45,7 @@ _REST: Final = 10.0  # seconds of idleness before memory is looked at
 def files(policy: str) -> Mapping[str, str]:
     """Return the large fleet; one unit has a Binding of its own, with this deletionPolicy."""
     made = dict(large_fleet.files())
-    place = next(one for one in made if one.endswith(f"/{_ALONE}.yaml"))
+    place = next(one for one in made if one.endswith("/app-000.yaml"))
     made[place] = made[place].replace("labels: {", "labels: {alone: 'yes', ")
     path = min(one for one in made if one.startswith("bindings/"))
     every = made[path]

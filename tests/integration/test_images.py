@@ -134,9 +134,6 @@ def test_modules_are_compiled_and_none_when_a_program_starts(built):
         assert f"{folder}/__pycache__/{name.removesuffix('.py')}.cpython-313.pyc" in built.files
 
 
-HOME_OF_SCHEMAS = "http://cyclonedx.org/schema/"
-
-
 def test_a_bill_of_materials_is_valid_and_names_every_package(built):
     document = json.loads(sbom.of(built.image, built.name, built.files))
     folder = resources.files(cyclonedx.schema) / "_res"
@@ -145,7 +142,7 @@ def test_a_bill_of_materials_is_valid_and_names_every_package(built):
         for name in ("bom-1.6", "jsf-0.82", "spdx")
     }
     places = {
-        f"{HOME_OF_SCHEMAS}{name}.SNAPSHOT.schema.json": Resource.from_contents(one)
+        f"http://cyclonedx.org/schema/{name}.SNAPSHOT.schema.json": Resource.from_contents(one)
         for name, one in schemas.items()
     }
     beside = Registry().with_resources(places.items())

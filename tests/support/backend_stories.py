@@ -38,7 +38,6 @@ from tests.support.offers import Offer
 MANAGER: Final = "tests"
 APP: Final = "dev"
 ACB: Final = "shop"
-_INTERVAL: Final = "5m0s"
 
 
 class StandingClock(ForwardClock):
@@ -123,7 +122,7 @@ class Tenant:
     async def beat(self, space: str) -> None:
         status: Manifest = {
             "lastHeartbeatTime": format_time(self.clock.now()),
-            "heartbeatInterval": _INTERVAL,
+            "heartbeatInterval": "5m0s",
         }
         await self.patch(
             CLUSTER_BINDING, names.CLUSTER_BINDING, space, {"status": status}, subresource="status"

@@ -30,7 +30,6 @@ _FLAGS: Final = (
     "--disable-component-update",
     "--disable-sync",
 )
-_DRIVEN: Final = "Network.requestWillBeSent"
 _ONLY_PAGES: Final = ("http:", "https:")
 
 
@@ -78,7 +77,7 @@ class Chromium:
         urls = [
             urlsplit(one["message"]["params"]["request"]["url"])
             for one in messages
-            if one["message"]["method"] == _DRIVEN
+            if one["message"]["method"] == "Network.requestWillBeSent"
         ]
         return {url.netloc for url in urls if f"{url.scheme}:" in _ONLY_PAGES}
 

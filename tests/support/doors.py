@@ -45,7 +45,6 @@ from tests.support.web import fetch
 MOST_SPACES: Final = 3  # of a subject
 TEAM: Final = "team-a"  # may bind what is offered
 _COMMAND: Final = (sys.executable, "-m", "bind")
-_KEYS: Final = "klutch-bind-door"
 _SETTLED: Final = "/settled?within=4"  # seconds
 
 
@@ -193,7 +192,7 @@ class Doors:
         return held
 
     async def keys(self) -> sessions.Keys:
-        ref = Ref(self.plane.name, refs.SECRET, self.namespace, _KEYS)
+        ref = Ref(self.plane.name, refs.SECRET, self.namespace, "klutch-bind-door")
         live = await self.plane.cluster.get(ref)
         return sessions.Keys(base64.b64decode(get_text(live, "data", "present")))
 

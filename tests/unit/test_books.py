@@ -165,7 +165,6 @@ def test_every_path_of_the_repository_exists(book):
 LISTS = {"protocol-bind": "bind", "protocol-konnector": "konnector"}
 LISTS |= {name: name for name in ("mapping", "safety")}
 ALONE = r"\b(?:[FHU][1-9]\d?|T[1-9]\d?)\b"
-DOTTED = r"\b[A-H]\.\d+(?:\.\d)?\b"
 # What follows the name of a list: "protocol-bind.md A.2, C.6", "mapping.md 2 to 4".
 OF_A_LIST = re.compile(
     r"(protocol-bind|protocol-konnector|mapping|safety)(?:\.md)?[\s:#,]+"
@@ -192,7 +191,7 @@ def cited(path):
     for code in re.findall(ALONE, text):
         yield code[0], code
     own = "konnector" if path.is_relative_to(books.ROOT / "konnector") else ""
-    for code in re.findall(DOTTED, text):
+    for code in re.findall(r"\b[A-H]\.\d+(?:\.\d)?\b", text):
         yield own, code
 
 

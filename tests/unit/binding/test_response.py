@@ -15,7 +15,6 @@ from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.refs import GroupResource
 from tests.support import binding_objects as objects
 
-BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]"
 # Each is one that a constructor of PyYAML answers by an error of its own, or by what has no end.
 ODD = [
     "a: !!bool foo",
@@ -24,7 +23,7 @@ ODD = [
     "a: !!timestamp foo",
     "a: &x [*x]",
     "a: &x {b: *x}",
-    BOMB,
+    "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]",
     "a: " + "[" * 100 + "]" * 100,
     "a: [",
     "a: \x07",

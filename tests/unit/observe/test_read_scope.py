@@ -215,7 +215,6 @@ def bound(carrier: Manifest, namespace: str) -> ClusterState:
     return replace(seen, objects={**seen.objects, NAMESPACE: [made]})
 
 
-UNTOLD = "no note names its kubeconfig"
 CONTRADICTORY = "the note of its kubeconfig is unclear"
 FOUND: Mapping[
     str, tuple[Mapping[str, ClusterState | Unavailable], RemovedCluster | str | None]
@@ -237,7 +236,7 @@ FOUND: Mapping[
         None,
     ),
     "an unseen control plane tells nothing": ({"eu": Unavailable("no connection")}, None),
-    "no annotation": ({"eu": plane(left("old", access=""))}, UNTOLD),
+    "no annotation": ({"eu": plane(left("old", access=""))}, "no note names its kubeconfig"),
     "an annotation beside none": (
         {"eu": plane(left("old", access=""), left("old"))},
         RemovedCluster("old", "eu", Access(context="x")),

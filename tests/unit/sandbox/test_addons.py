@@ -4,6 +4,8 @@ import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +23,7 @@ from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.servers import Owner
 from klutchctl.sandbox.state import Component, Layout, Member, MonitoringPorts, Role, State
 from klutchctl.settings import Settings
+from reconciler.core.errors import HostError
 from reconciler.core.manifest import get_text, name_of
 from reconciler.core.refs import GroupResource
 from tests.support.worlds import template
@@ -111,6 +114,18 @@ def test_an_add_on_runs_when_it_is_chosen_or_remembered_and_ends_when_it_is_refu
     assert found_of(None, None) == found_of(BARE, None) == "left"
     assert found_of(None, True) == found_of(having("agents"), None) != "left"
     assert found_of(having("agents"), False) is None
+
+
+def test_an_add_on_that_fails_keeps_no_later_one_from_starting():
+    def start(begun, kit):
+        begun.append(kit)
+        raise HostError(kit)
+
+    begun: Any = []
+    plan: Any = SimpleNamespace(running=[(SimpleNamespace(start=start), one) for one in "ab"])
+    with pytest.raises(ExceptionGroup, match="did not start"):
+        lifecycle.start_addons(plan, begun)
+    assert begun == ["a", "b"]
 
 
 def test_a_plan_decides_on_the_add_ons_that_it_names_alone(monkeypatch):

@@ -54,15 +54,12 @@ def test_a_signature_of_a_listed_key_is_accepted_over_its_content_only(signer, d
 def test_a_signature_by_another_key_under_the_name_of_a_listed_one(signer):
     forged = Signer(signer.kind, signing.rsa_key().private, signer.name)
     if signer.kind != "ssh-rsa":
-        forged = Signer(signer.kind, _other(signer.private), signer.name)
+        private = signer.private
+        is_curve = isinstance(private, ec.EllipticCurvePrivateKey)
+        other = ec.derive_private_key(6, private.curve) if is_curve else ed25519(2).private
+        forged = Signer(signer.kind, other, signer.name)
     armor = armored(forged.blob_of(CONTENT).replace(string(forged.blob), string(signer.blob), 1))
     assert "does not fit its content" in refusal(armor, listed(signer))
-
-
-def _other(private):
-    if isinstance(private, ec.EllipticCurvePrivateKey):
-        return ec.derive_private_key(6, private.curve)
-    return ed25519(2).private
 
 
 REFUSED = {
