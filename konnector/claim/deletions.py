@@ -37,34 +37,48 @@ class Deletions:
         resource, guards, space = self._resource, self._link.guards, self._pair.space
         if guards.mass_delete_confirmed:
             return ""
-        crd = await self._read(CRD, resource)
         if self._pair.is_part(seen.copy):
             place = "/".join(filter(None, seen.place))
             return decide.mass_deletion(resource, f"{place} is a part of a service", space)
-        if crd is None or is_deleting(crd):
-            # It is on its way out before its claims are, but the view of it may be behind.
-            why = f"CustomResourceDefinition {resource} is being deleted in the app cluster"
-            return decide.mass_deletion(resource, why, space)
-        held = "" if say.drains else await self._of_many(seen, claim, say.few)
+        # A view is enough to keep a copy. To delete one, both sides are asked.
+        shown = None if say.drains else self._namespaces.shown(seen.place.namespace)
+        held = self._with_namespace(shown, claim, say.few)
+        if not held:
+            crd = await self._read(CRD, resource)
+            if crd is None or is_deleting(crd):
+                # It is on its way out before its claims are, but the view of it may be behind.
+                why = f"CustomResourceDefinition {resource} is being deleted in the app cluster"
+                return decide.mass_deletion(resource, why, space)
+            held = "" if say.drains else await self._of_many(seen, claim, say.few)
         return "" if held and await guards.is_being_deleted(resource) else held
 
     async def _of_many(self, seen: Seen, claim: Manifest, few: int) -> str:
         """Return why a deletion is one of more at once than can be meant, or ""."""
-        name, resource, space = seen.place.namespace, self._resource, self._pair.space
-        is_ending = name in self._namespaces.times()
-        if not is_ending and not self._single.too_many(claim, few):
+        name = seen.place.namespace
+        is_shown = self._namespaces.shown(name) is not None
+        if not is_shown and not self._single.too_many(claim, few):
             return ""
         namespace = await self._read(NAMESPACE, name) if name else None
-        if namespace is not None and self._asks_for(namespace, claim):
-            if (wait := self._namespaces.wait(namespace)) > timedelta():
-                raise Early(wait)
-            is_held = self._namespaces.too_many(namespace, few)
-            return decide.many_namespaces(space) if is_held else ""
-        if not self._single.too_many(claim, few):
-            return ""
+        held = self._with_namespace(namespace, claim, few)
+        if held is not None or not self._single.too_many(claim, few):
+            return held or ""
         return decide.mass_deletion(
-            resource, "more than half of them were deleted within a minute", space
+            self._resource,
+            "more than half of them were deleted within a minute",
+            self._pair.space,
         )
+
+    def _with_namespace(self, namespace: Manifest | None, claim: Manifest, few: int) -> str | None:
+        """Return why a claim is kept that its Namespace takes along, or ""; None: it does not.
+
+        Raises Early while it is not known how many Namespaces go.
+        """
+        if namespace is None or not self._asks_for(namespace, claim):
+            return None
+        if (wait := self._namespaces.wait(namespace)) > timedelta():
+            raise Early(wait)
+        is_held = self._namespaces.too_many(namespace, few)
+        return decide.many_namespaces(self._pair.space) if is_held else ""
 
     def _asks_for(self, namespace: Manifest, claim: Manifest) -> bool:
         """Return whether a claim goes with its Namespace, which somebody deletes on purpose."""

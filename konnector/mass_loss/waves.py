@@ -83,6 +83,11 @@ class EndingNamespaces:
         found = self._namespaces.values(_ENDING)
         return {name: since for time, name, _ in found if (since := _moment(time)) is not None}
 
+    def shown(self, name: str) -> Manifest | None:
+        """Return a Namespace that is on its way out, as the view shows it; None for all others."""
+        found = self._namespaces.get("", name)
+        return found if found is not None and manifest.is_deleting(found) else None
+
     def wait(self, namespace: Manifest) -> timedelta:
         """Return how long the claims of a Namespace wait until all that go with it are seen."""
         now, uid = self._monotonic(), manifest.uid_of(namespace)

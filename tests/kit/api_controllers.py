@@ -76,16 +76,14 @@ class Controllers:
 
     def _namespaces(self) -> bool:
         worked = False
-        for key, live in self.store.all(_NAMESPACES):
-            if "deletionTimestamp" not in live["metadata"]:
-                continue
-            inside = [
-                (resource, each)
-                for resource, each, _ in self.store.everything()
-                if each.namespace == key.name
-            ]
-            if inside:
-                for resource, each in inside:
+        every = self.store.all(_NAMESPACES)
+        going = [(key, live) for key, live in every if "deletionTimestamp" in live["metadata"]]
+        inside: dict[str, list[Any]] = {key.name: [] for key, _ in going}
+        for resource, each, _ in self.store.everything() if going else ():
+            inside.get(each.namespace, []).append((resource, each))
+        for key, live in going:
+            if inside[key.name]:
+                for resource, each in inside[key.name]:
                     worked |= self._delete_all(resource, [each])
             elif live["metadata"].get("finalizers"):
                 continue

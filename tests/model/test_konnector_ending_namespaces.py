@@ -204,7 +204,7 @@ async def test_many_namespaces_at_once_wait_for_one_command(
         events = (await scene.app.cluster.list(EVENT, namespace="default")).items
         held = [one for one in events if manifest.get_text(one, "reason") == "DeletionHeld"]
         assert {manifest.get_text(one, "regarding", "kind") for one in held} == {"Namespace"}
-        await settled(running)
+        await settled(running, within=600)  # two Events a second
         assert losses.deletes_since(scene.plane, mark) == []
         said = conditions(await scene.on_plane(api.CLUSTER_BINDING, "cluster"))[MASS[0]]["message"]
         assert said.count("kubectl annotate") == 1
