@@ -40,6 +40,8 @@ from reconciler.kube.transport_errors import Excess, NoAnswer
 from reconciler.kube.turns import Places, TokenBucket, current_party
 
 _DEFAULTS: Final = Limits()
+_LISTS: Final = 64  # that begin together: each takes a connection, and all informers start at once
+_BEGUN: Final = 1.0  # seconds, after which a slow list holds up no other
 _TRIES: Final = 3
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
@@ -155,7 +157,7 @@ class Caller:
         self._limits = limits
         self.connectivity = Connectivity()
         self._bucket = TokenBucket(qps=limits.qps, burst=limits.burst, now=time.monotonic)
-        self._slots = Places(limits.concurrency)
+        self._slots, self._lists = Places(limits.concurrency), Places(_LISTS)
 
     async def call(self, request: Request) -> bytes:
         """Return the body of a successful answer."""
@@ -165,7 +167,8 @@ class Caller:
             # A lock that waits its turn behind the work that it guards is renewed too late.
             return await self._served(request)
         await self._bucket.take()
-        async with self._slots.turn(current_party()):
+        begin = request.verb == "list" and self._lists.turn(current_party(), longest=_BEGUN)
+        async with begin or contextlib.nullcontext(), self._slots.turn(current_party()):
             return await self._served(request)
 
     async def answer(self, request: Request) -> dict[str, JSON]:

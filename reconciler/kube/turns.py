@@ -126,16 +126,24 @@ class Places:
         self._waiting: Turns[_Turn] = Turns()
 
     @asynccontextmanager
-    async def turn(self, party: Party) -> AsyncIterator[None]:
-        """Wait for a place, and keep it while the block runs."""
+    async def turn(self, party: Party, *, longest: float | None = None) -> AsyncIterator[None]:
+        """Wait for a place, and keep it while the block runs, or for the `longest` seconds."""
         if self._has_room(party):
             self._take(party)
         else:
             await _turn_in(self._waiting, party, lambda: self._leave(party))
+        held = [party]
+
+        def leave() -> None:
+            if held:
+                self._leave(held.pop())
+
+        if longest is not None:
+            asyncio.get_running_loop().call_later(longest, leave)
         try:
             yield
         finally:
-            self._leave(party)
+            leave()
 
     def _take(self, party: Party) -> None:
         self._of_owners[party.owner] += 1

@@ -1,7 +1,7 @@
 """`make bench`: our client, a large fleet, a cache, a backend, its door, brokers, a board.
 
 `make bench ARGS=clients`, `plans`, `applies`, `watches`, `events`, `backends`, `doors`, `boards`,
-`brokers` and `konnectors` run one part each; the modules of these names tell what they measure.
+`brokers`, `konnectors` and `widths` run one part each, as the modules of these names say.
 """
 
 import sys
@@ -18,6 +18,7 @@ from tests.bench import (
     konnectors,
     plans,
     watches,
+    widths,
 )
 
 PARTS: Final = {
@@ -31,6 +32,7 @@ PARTS: Final = {
     "boards": boards.main,
     "brokers": brokers.main,
     "konnectors": konnectors.main,
+    "widths": widths.main,
 }
 
 

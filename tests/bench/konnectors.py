@@ -143,7 +143,7 @@ class _Bench:
             await scene.app.cluster.create(spaces.namespace(name), NAMESPACE, manager="bench")
         await define_again(scene.plane.cluster, scene.offer)
         await publish_template(scene.plane.cluster, scene.offer, namespace="default")
-        _write_kubeconfig(scene.app, Path(self._orders.app))
+        write_kubeconfig(scene.app, Path(self._orders.app))
         async with scene.backend(settings=replace(USUAL, service_namespace_quota=0)):
             async with self._konnector():
                 await scene.bound(ACCEPTED)
@@ -167,9 +167,9 @@ class _Bench:
     async def _idle(self) -> None:
         async with self._konnector() as process:
             await self._through(["idle-0"])
-            await _settled(process)
+            await settled(process)
             self._memory = process.memory_info().rss
-        _line("memory, idle", f"{self._memory / 2**20:.0f} MiB", self._memory / 2**20, _MEMORY)
+        line("memory, idle", f"{self._memory / 2**20:.0f} MiB", self._memory / 2**20, _MEMORY)
 
     async def _choose_in_flight(self) -> None:
         """Let the bare loop have as many objects in flight as serve it best."""
@@ -188,7 +188,7 @@ class _Bench:
         figures, stem = self._figures[name], f"{name}-{number}"
         async with self._bare() if name == "bare" else self._konnector(name) as process:
             await self._through([f"{stem}-warm-0"])
-            await _settled(process)
+            await settled(process)
             await self._burst(process, figures, _numbered(f"{stem}-burst", BURST))
             await self._trickle(figures, _numbered(f"{stem}-trickle", TRICKLE))
             figures["memory at the end, MiB"].append(process.memory_info().rss / 2**20)
@@ -198,21 +198,21 @@ class _Bench:
     ) -> None:
         """Create many claims, which are answered at once; then change the status of all."""
         load, stories = self._load, self._load.stories
-        cpu, calls = _cpu(process), await self._calls(_OF_CLAIMS)
+        cpu, calls = cpu_of(process), await self._calls(_OF_CLAIMS)
         began = time.monotonic()
         await self._through(claims)
         last = max(stories[one].shown for one in claims) - began
         figures["up and answered, objects/s"].append(BURST / last)
         self._latencies(figures, "burst", claims)
-        await _settled(process)
-        figures[_CPU].append((_cpu(process) - cpu) / BURST * 1e3)
+        await settled(process)
+        figures[_CPU].append((cpu_of(process) - cpu) / BURST * 1e3)
         figures[_REQUESTS].append((await self._calls(_OF_CLAIMS) - calls) / BURST)
         began = time.monotonic()
         await load.report(claims, "Changed")
         await load.until(lambda story: bool(story.shown), claims)
         last = max(stories[one].shown for one in claims) - began
         figures["status down, objects/s"].append(BURST / last)
-        await _settled(process)
+        await settled(process)
 
     async def _trickle(self, figures: Figures, claims: Sequence[str]) -> None:
         for claim in claims:
@@ -231,15 +231,15 @@ class _Bench:
         load, made = self._load, _numbered("credentials", SECRETS)
         async with self._konnector() as process:
             await self._through(["secrets-0"])
-            await _settled(process)
+            await settled(process)
             calls, began = await self._calls("secrets"), time.monotonic()
             await load.make_secrets(made)
             await load.seen(lambda: all(one in load.secrets for one in made))
             speed = SECRETS / (max(load.secrets[one] for one in made) - began)
-            await _settled(process)
+            await settled(process)
             each = (await self._calls("secrets") - calls) / SECRETS
         print(f"\n{SECRETS} credentials Secrets in a burst: {speed:.0f} a second")
-        _line("requests each", f"{each:.2f}", round(each, 2), _SECRET_REQUESTS)
+        line("requests each", f"{each:.2f}", round(each, 2), _SECRET_REQUESTS)
 
     async def _restart(self) -> None:
         """Start a konnector that finds many objects as they have to be, and one that is new."""
@@ -250,19 +250,19 @@ class _Bench:
         async with self._konnector() as process:
             await load.until(lambda story: bool(story.copied), ["restart-0"])
             seconds = load.stories["restart-0"].copied - began
-            await _settled(process)
-            cpu, memory = _cpu(process), process.memory_info().rss
+            await settled(process)
+            cpu, memory = cpu_of(process), process.memory_info().rss
             restarted = await self._calls(_OF_CLAIMS, reads=False)
             await load.make(["restart-1"])
             await load.until(lambda story: bool(story.copied), ["restart-1"])
-            await _settled(process)
+            await settled(process)
             new = await self._calls(_OF_CLAIMS, reads=False) - restarted - 1  # which made it
         again = restarted - calls - new
         print(f"\nrestart with {IDLE} objects ({cpu:.2f} s of CPU time)")
-        _line("start to syncing", f"{seconds:.2f} s", seconds, _RESTART)
-        _line("writes but of what is new", str(again), again, 0)
+        line("start to syncing", f"{seconds:.2f} s", seconds, _RESTART)
+        line("writes but of what is new", str(again), again, 0)
         each = (memory - self._memory) / IDLE / 1e3
-        _line("memory, each object", f"{each:.1f} kB", each, _MEMORY_EACH)
+        line("memory, each object", f"{each:.1f} kB", each, _MEMORY_EACH)
 
     def _report(self) -> None:
         print(f"\nbursts of {BURST} claims, and trickles: medians of {ROUNDS} rounds")
@@ -287,31 +287,33 @@ class _Bench:
     async def _konnector(self, name: str = "konnector") -> AsyncIterator[psutil.Process]:
         arguments = [f"--kubeconfig={self._orders.app}", "--probe-address=", "--metrics-address="]
         tree = BEFORE if name == "before" else None
-        async with self._process("konnector", *arguments, tree=tree) as (process, _):
+        async with started(self._folder, "konnector", *arguments, tree=tree) as (process, _):
             yield process
 
     @asynccontextmanager
     async def _bare(self) -> AsyncIterator[psutil.Process]:
         orders = json.dumps(asdict(self._orders))
-        async with self._process("tests.bench.bare_sync", orders) as (process, said):
+        async with started(self._folder, "tests.bench.bare_sync", orders) as (process, said):
             assert (await said.readline()).decode().strip() == bare_sync.READY
             yield process
 
-    @asynccontextmanager
-    async def _process(
-        self, module: str, *arguments: str, tree: str | None = None
-    ) -> AsyncIterator[tuple[psutil.Process, asyncio.StreamReader]]:
-        with (self._folder / f"{module}.log").open("ab") as log:
-            command = (sys.executable, "-m", module, *arguments)
-            process = await asyncio.create_subprocess_exec(
-                *command, stdout=subprocess.PIPE, stderr=log, cwd=tree
-            )
-        try:
-            assert process.stdout is not None
-            yield psutil.Process(process.pid), process.stdout
-        finally:
-            process.terminate()
-            await process.wait()
+
+@asynccontextmanager
+async def started(
+    folder: Path, module: str, *arguments: str, tree: str | None = None
+) -> AsyncIterator[tuple[psutil.Process, asyncio.StreamReader]]:
+    """Run a module as its own process; yield that, and its standard output."""
+    with (folder / f"{module}.log").open("ab") as log:
+        command = (sys.executable, "-m", module, *arguments)
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=subprocess.PIPE, stderr=log, cwd=tree
+        )
+    try:
+        assert process.stdout is not None
+        yield psutil.Process(process.pid), process.stdout
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 def _row(what: str, mine: Sequence[float], other: Sequence[float], aim: float) -> None:
@@ -327,7 +329,7 @@ def _row(what: str, mine: Sequence[float], other: Sequence[float], aim: float) -
     print(f"  {what:34}{one}{two}{ratio:7.2f}, {low:.2f} to {high:.2f}  {said}")
 
 
-def _line(what: str, reported: str, figure: float, limit: float) -> None:
+def line(what: str, reported: str, figure: float, limit: float) -> None:
     print(f"  {what:34}{reported:>11}  {verdict(figure, limit)} {limit:g}")
 
 
@@ -335,13 +337,13 @@ def _numbered(stem: str, count: int) -> list[str]:
     return [f"{stem}-{number}" for number in range(count)]
 
 
-def _cpu(process: psutil.Process) -> float:
+def cpu_of(process: psutil.Process) -> float:
     return sum(process.cpu_times()[:2])
 
 
-async def _settled(process: psutil.Process) -> None:
+async def settled(process: psutil.Process) -> None:
     before = -1.0
-    while (now := _cpu(process)) - before > _QUIET:
+    while (now := cpu_of(process)) - before > _QUIET:
         before = now
         await asyncio.sleep(_PAUSE)
 
@@ -350,7 +352,7 @@ def _write_secret_content(text: str, file: Path) -> None:
     file.write_bytes(base64.b64decode(text))
 
 
-def _write_kubeconfig(live: LiveCluster, file: Path) -> None:
+def write_kubeconfig(live: LiveCluster, file: Path) -> None:
     """Write a kubeconfig for programs that cannot be told a context."""
     document = yaml.safe_load(live.kubeconfig.read_text())
     file.write_text(yaml.safe_dump({**document, "current-context": live.context}))

@@ -14,7 +14,7 @@ from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core.errors import Forbidden, Missing, NotServed, Rejected, Unreachable
 from reconciler.core.manifest import get, get_text
 from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind, Ref
-from reconciler.kube import multiplex, transport
+from reconciler.kube import client, multiplex, transport
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
@@ -218,6 +218,19 @@ async def test_many_calls_share_a_bounded_number_of_connections(control_plane, n
     ):
         await fill(cluster, namespace, 60)
     assert 1 < proxy.connections <= 4
+
+
+async def test_as_all_informers_start_few_of_their_lists_begin_together(
+    control_plane, namespace, monkeypatch
+):
+    monkeypatch.setattr(client, "_BEGUN", 600.0)
+    async with (
+        FaultProxy(control_plane.connection) as proxy,
+        KubeCluster(proxy.connection, limits=Limits(concurrency=200)) as cluster,
+    ):
+        lists = (cluster.list(CONFIG_MAP, namespace=namespace) for _ in range(200))
+        await asyncio.gather(*lists)
+    assert 1 < proxy.connections <= 64
 
 
 async def test_a_service_account_without_rights_is_forbidden(control_plane, namespace):

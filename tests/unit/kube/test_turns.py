@@ -202,3 +202,21 @@ async def test_each_answer_of_a_shared_read_is_of_a_call_after_the_question():
         KeyError
     ] * 2
     assert len(sent) == 2
+
+
+async def test_who_keeps_a_place_for_long_holds_up_no_other():
+    places, ends = Places(1), asyncio.Event()
+
+    async def work(longest=None):
+        async with places.turn(NOBODY, longest=longest):
+            await ends.wait()
+
+    slow = asyncio.create_task(work(0.01))
+    await settle()
+    async with asyncio.timeout(60), places.turn(NOBODY):
+        ends.set()
+        await slow  # which leaves a second time in vain
+        waits = asyncio.create_task(work())
+        await settle()
+        assert not waits.done()
+    await waits
