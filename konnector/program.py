@@ -86,12 +86,9 @@ async def serve(
         await program.serve(settings, make, stop=stop, healthz=health_server.leader_election)
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
-
-
 def _connect(settings: Settings) -> Connect:
-    return partial(connect, limits=_limits(settings), networks=settings.networks)
+    limits = Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
+    return partial(connect, limits=limits, networks=settings.networks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,13 +78,13 @@ class Rule:
     templates: tuple[str, ...] = ()
 
     def allows(self, identity: Identity, offer: Offer) -> bool:
-        held = dict(identity.claims)
+        held = {name: {*values} for name, values in identity.claims}
         return (
             (not self.issuers or identity.issuer in self.issuers)
             and (not self.subjects or any(_fits(identity.subject, one) for one in self.subjects))
             and (not self.groups or not set(self.groups).isdisjoint(identity.groups))
             and (not self.templates or f"{offer.namespace}/{offer.name}" in self.templates)
-            and _holds(self.claims, held)
+            and all(not held.get(name, set()).isdisjoint(one) for name, one in self.claims.items())
         )
 
 
@@ -106,10 +106,6 @@ class Access:
 
 
 NO_ACCESS: Final = Access()
-
-
-def _holds(required: Mapping[str, tuple[str, ...]], held: Mapping[str, Collection[str]]) -> bool:
-    return all(not set(values).isdisjoint(held.get(name, ())) for name, values in required.items())
 
 
 def _fits(subject: str, pattern: str) -> bool:

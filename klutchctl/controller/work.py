@@ -82,8 +82,9 @@ def paces(
             found[cluster.name] = known
             continue
         tries = known.tries + 1 if known is not None and is_looked else 0
-        pause = min(longest, _FIRST * 2.0 ** min(tries, 32)) if _is_unwell(cluster) else longest
-        found[cluster.name] = Pace(now + pause, tries, seen)
+        states = (cluster.state, *(one.health.state for one in cluster.units))
+        pause = longest if {*UNREADY}.isdisjoint(states) else _FIRST * 2.0 ** min(tries, 32)
+        found[cluster.name] = Pace(now + min(longest, pause), tries, seen)
     return found
 
 
@@ -163,10 +164,6 @@ def _part(state: FleetState, *, unread: bool) -> Board | None:
         and (one.state is State.UNKNOWN) is unread
     )
     return Board(board.fleet, board.revision, board.time, tuple(kept))
-
-
-def _is_unwell(cluster: ClusterHealth) -> bool:
-    return cluster.state in UNREADY or any(one.health.state in UNREADY for one in cluster.units)
 
 
 def _seen(cluster: ClusterHealth) -> _Seen:

@@ -174,7 +174,8 @@ def travels(key: str, more: Set[str] = NO_MORE) -> bool:
     """
     if key.startswith(_STAYS):
         return key in _WISHES and key in more
-    return key.startswith(_TRAVELS) or any(_names(one, key) for one in more)
+    ends = tuple(one.removesuffix("*") for one in more if one.endswith("*"))
+    return key in more or key.startswith((*_TRAVELS, *ends))
 
 
 def goes_up(group: str, key: str, more: Set[str] = NO_MORE) -> bool:
@@ -325,7 +326,3 @@ def uid(claim: Manifest) -> Sequence[str]:
 def owner_of(live: Manifest | None) -> str:
     """Return which side owns a claimed object, as its annotation says; "" for no word of it."""
     return manifest.get_text(live, "metadata", "annotations", keys.RESOURCE_OWNER)
-
-
-def _names(pattern: str, key: str) -> bool:
-    return key.startswith(pattern[:-1]) if pattern.endswith("*") else key == pattern

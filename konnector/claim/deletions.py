@@ -34,39 +34,35 @@ class Deletions:
 
         Raises Early while it is not known how many Namespaces go, and ClusterErrors.
         """
-        resource, guards, space = self._resource, self._link.guards, self._pair.space
-        if guards.mass_delete_confirmed:
+        if (guards := self._link.guards).mass_delete_confirmed:
             return ""
         if self._pair.is_part(seen.copy):
-            place = "/".join(filter(None, seen.place))
-            return decide.mass_deletion(resource, f"{place} is a part of a service", space)
+            return self._mass(f"{'/'.join(filter(None, seen.place))} is a part of a service")
         # A view is enough to keep a copy. To delete one, both sides are asked.
         shown = None if say.drains else self._namespaces.shown(seen.place.namespace)
         held = self._with_namespace(shown, claim, say.few)
         if not held:
-            crd = await self._read(CRD, resource)
+            crd = await self._read(CRD, self._resource)
             if crd is None or is_deleting(crd):
                 # It is on its way out before its claims are, but the view of it may be behind.
-                why = f"CustomResourceDefinition {resource} is being deleted in the app cluster"
-                return decide.mass_deletion(resource, why, space)
+                crd_name = f"CustomResourceDefinition {self._resource}"
+                return self._mass(f"{crd_name} is being deleted in the app cluster")
             held = "" if say.drains else await self._of_many(seen, claim, say.few)
-        return "" if held and await guards.is_being_deleted(resource) else held
+        return "" if held and await guards.is_being_deleted(self._resource) else held
 
     async def _of_many(self, seen: Seen, claim: Manifest, few: int) -> str:
         """Return why a deletion is one of more at once than can be meant, or ""."""
         name = seen.place.namespace
-        is_shown = self._namespaces.shown(name) is not None
-        if not is_shown and not self._single.too_many(claim, few):
+        if self._namespaces.shown(name) is None and not self._single.too_many(claim, few):
             return ""
         namespace = await self._read(NAMESPACE, name) if name else None
         held = self._with_namespace(namespace, claim, few)
         if held is not None or not self._single.too_many(claim, few):
             return held or ""
-        return decide.mass_deletion(
-            self._resource,
-            "more than half of them were deleted within a minute",
-            self._pair.space,
-        )
+        return self._mass("more than half of them were deleted within a minute")
+
+    def _mass(self, why: str) -> str:
+        return decide.mass_deletion(self._resource, why, self._pair.space)
 
     def _with_namespace(self, namespace: Manifest | None, claim: Manifest, few: int) -> str | None:
         """Return why a claim is kept that its Namespace takes along, or ""; None: it does not.

@@ -30,7 +30,6 @@ class Propagation(Enum):
     """The fate of the objects that a deleted one owns. There is no default on purpose."""
 
     BACKGROUND = "Background"
-    FOREGROUND = "Foreground"
     ORPHAN = "Orphan"
 
 

@@ -67,8 +67,8 @@ def owned_changes(
     fields = tuple(_single(differences(live, stated, whole=wanted.manifest)))
     if manifest.get_text(live, *_FLEET) or not manifest.labels_of(stated):
         return (_updated(draft, fields, live, stated, former=_former(live, wanted)),)
-    marks = tuple(one for one in fields if _is_mark(one))
-    rest = tuple(one for one in fields if not _is_mark(one))
+    marks = tuple(one for one in fields if one.path in _MARK_PATHS)
+    rest = tuple(one for one in fields if one not in marks)
     reason = "taken over as it is"
     adopted = replace(
         draft, action=Action.ADOPT, reason=reason, fields=marks, after=_marks_of(stated)
@@ -163,10 +163,6 @@ def _is_written(fields: field_set.FieldSet, path: str) -> bool | None:
     return True
 
 
-def _is_mark(change: FieldChange) -> bool:
-    return change.path in _MARK_PATHS
-
-
 def differences(
     live: Manifest, stated: Manifest, *, whole: Manifest | None = None
 ) -> tuple[FieldChange, ...]:
@@ -175,21 +171,16 @@ def differences(
     Empty = no drift. A field that is known only after the apply agrees with any live value.
     `whole` is what we state when we create the object, where less of it is compared later.
     """
-    changes = _changes(live, stated)
+    changes = [*_changes(live, stated)]
     dropped = _dropped(live, whole or stated)
     gone = {_pointer(path) for path in dropped}
     known = {change.path for change in changes}
     names = {_pointer(path): [step.removeprefix("f:") for step in path] for path in dropped}
-    extra = tuple(
-        FieldChange(path, _plain(manifest.get(live, *names[path])), None)
-        for path in sorted(gone - known)
-    )
-    return tuple(sorted((*changes, *extra)))
-
-
-def _plain(value: JSON) -> JSON:
-    """Return what klutchctl wrote once, where that is a plain value."""
-    return "(ours)" if value is None or isinstance(value, Mapping | list) else value
+    extra = {path: manifest.get(live, *names[path]) for path in gone - known}
+    for path, value in extra.items():
+        is_plain = value is not None and not isinstance(value, Mapping | list)
+        changes.append(FieldChange(path, value if is_plain else "(ours)", None))
+    return tuple(sorted(changes))
 
 
 def before_digest(live: Manifest | None, stated: Manifest, *, whole: Manifest | None = None) -> str:

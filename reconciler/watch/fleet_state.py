@@ -226,7 +226,8 @@ def _waiting(before: Waiting, scope: Scope, report: Report) -> Waiting:
     looked_at = scope | set(map(control_plane_ref_name, plan.sections.values()))
     lines = [line for line in before.lines if line[0].cluster not in scope]
     unseen = [one for one in before.unseen if one.name not in looked_at]
-    held = {(one.guard, one.clusters): one for one in (*_others(before.held, scope), *plan.held)}
+    others = [one for one in before.held if not one.clusters or not scope.issuperset(one.clusters)]
+    held = {(one.guard, one.clusters): one for one in (*others, *plan.held)}
     return Waiting(
         tuple(sorted((*lines, *found), key=lambda line: line[0].cluster)),
         tuple(held.values()),
@@ -249,10 +250,6 @@ def _undone(report: Report) -> tuple[tuple[Change, Outcome | None], ...]:
     return tuple(
         (line, end) for line, end in found.values() if end is None or end.status not in GOOD
     )
-
-
-def _others(held: Iterable[Held], scope: frozenset[str]) -> Iterable[Held]:
-    return (one for one in held if not one.clusters or not scope.issuperset(one.clusters))
 
 
 def merged(before: Board, after: Board, scope: Scope) -> Board:

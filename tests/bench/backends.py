@@ -8,7 +8,6 @@ program itself, in a process of its own. Writes are counted by the API server's 
 import asyncio
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,8 +17,6 @@ from typing import Final
 
 import psutil
 
-from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.state import Layout
 from reconciler import api
 from reconciler.blueprints import objects as spaces_of
 from reconciler.blueprints.objects import UNMARKED, build, export_request
@@ -31,7 +28,6 @@ from reconciler.kube.limits import Limits
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.bench.plans import verdict
 from tests.bench.servers import sandbox, until, writes_of
-from tests.support import clusters
 from tests.support.clusters import LiveCluster
 from tests.support.definitions import definition
 
@@ -53,19 +49,14 @@ _EVERYTHING: Final = Limits(qps=100_000, burst=100_000, concurrency=64)
 
 
 def main() -> None:
-    with (
-        tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder,
-        sandbox(Path(folder), audit=True) as layout,
+    asyncio.run(_measure())
+
+
+async def _measure() -> None:
+    async with (
+        sandbox(audit=True) as (folder, (live,)),
+        KubeCluster(live.connection, limits=_EVERYTHING, agent="bench") as cluster,
     ):
-        asyncio.run(_measure(layout, Path(folder)))
-
-
-async def _measure(layout: Layout, folder: Path) -> None:
-    state = lifecycle.load(layout)
-    assert state is not None
-    (member,) = state.members
-    live = await clusters.connect(layout, member)
-    async with KubeCluster(live.connection, limits=_EVERYTHING, agent="bench") as cluster:
         bench = _Bench(cluster, live, folder)
         await bench.provide()
         await bench.bind()
@@ -73,7 +64,6 @@ async def _measure(layout: Layout, folder: Path) -> None:
         await bench.first_start()
         await bench.expire_requests()
         await bench.second_start()
-    await live.cluster.close()
 
 
 class _Bench:

@@ -9,7 +9,6 @@ stand-in in this process with the catalogue of the example, which PostgreSQL wou
 import asyncio
 import subprocess
 import sys
-import tempfile
 import time
 from base64 import b64encode
 from collections import Counter
@@ -21,8 +20,7 @@ from typing import Final
 import psutil
 import yaml
 
-from klutchctl.sandbox import lifecycle, manifests
-from klutchctl.sandbox.state import Layout
+from klutchctl.sandbox import manifests
 from reconciler.api.osb import SERVICE_BROKER
 from reconciler.blueprints.objects import build
 from reconciler.core import conditions
@@ -34,7 +32,6 @@ from reconciler.kube.limits import Limits
 from tests.bench.plans import verdict
 from tests.bench.servers import sandbox, until, writes_of
 from tests.demo.developer import DATABASE_BINDING, DATABASE_INSTANCE
-from tests.support import clusters
 from tests.support.clusters import LiveCluster
 from tests.support.osb_script import ServedBroker, scripted
 
@@ -55,26 +52,20 @@ _MUTATING: Final = ("provision", "update", "deprovision", "bind", "unbind")
 def main() -> None:
     """Measure klutch-osb and print it."""
     catalogue = {"services": _saved("catalog.json")["services"]}
-    with (
-        tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder,
-        sandbox(Path(folder), audit=True) as layout,
-        scripted(catalogue) as broker,
+    with scripted(catalogue) as broker:
+        asyncio.run(_measure(broker))
+
+
+async def _measure(broker: ServedBroker) -> None:
+    async with (
+        sandbox(audit=True) as (folder, (live,)),
+        KubeCluster(live.connection, limits=_EVERYTHING, agent="bench") as cluster,
     ):
-        asyncio.run(_measure(layout, Path(folder), broker))
-
-
-async def _measure(layout: Layout, folder: Path, broker: ServedBroker) -> None:
-    state = lifecycle.load(layout)
-    assert state is not None
-    (member,) = state.members
-    live = await clusters.connect(layout, member)
-    async with KubeCluster(live.connection, limits=_EVERYTHING, agent="bench") as cluster:
         bench = _Bench(cluster, live, folder, broker)
         await bench.provide()
         print(f"\n{INSTANCES} instances of a service broker, and a binding of each")
         await bench.claim()
         await bench.start_again()
-    await live.cluster.close()
 
 
 class _Bench:

@@ -6,19 +6,14 @@ figures are medians over the rounds. Trust the ratio more than the figures.
 
 import asyncio
 import statistics
-import tempfile
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import orjson
 import uvloop
 
-from klutchctl.sandbox import credentials, lifecycle
-from klutchctl.sandbox.state import Layout
 from reconciler.blueprints.objects import build
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE
 from reconciler.kube.client import KubeCluster
@@ -167,13 +162,12 @@ def _report(title: str, count: int, rounds: Mapping[str, Sequence[tuple[float, f
         print(f"  {name:10}{speed:10.0f}{each:13.0f}{ratio:12.2f}")
 
 
-async def _measure(layout: Layout) -> None:
-    state = lifecycle.load(layout)
-    assert state is not None
-    way = credentials.connection(layout, state.members[0])
-    async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(KubeCluster(way, limits=_UNLIMITED))
-        session = await stack.enter_async_context(http_session(way))
+async def _measure() -> None:
+    async with (
+        sandbox() as (_, (live,)),
+        KubeCluster(live.connection, limits=_UNLIMITED) as cluster,
+        http_session(live.connection) as session,
+    ):
         clients: dict[str, Client] = {"ours": Ours(cluster), "bare": Bare(session)}
         for name in (*clients, _LIST):
             await cluster.create(build(NAMESPACE, name), NAMESPACE, manager=_MANAGER)
@@ -193,8 +187,4 @@ async def _measure(layout: Layout) -> None:
 
 
 def main() -> None:
-    with (
-        tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder,
-        sandbox(Path(folder)) as layout,
-    ):
-        uvloop.run(_measure(layout))
+    uvloop.run(_measure())

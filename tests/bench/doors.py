@@ -12,20 +12,17 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
 import aiohttp
 import psutil
 
-from klutchctl.sandbox import lifecycle
 from klutchctl.sandbox.processes import PORTS_VARIABLE, free_ports, port_range
-from klutchctl.sandbox.state import Layout
 from reconciler import api
 from reconciler.blueprints.objects import build
 from reconciler.core.manifest import Manifest
@@ -34,7 +31,6 @@ from tests.bench.plans import verdict
 from tests.bench.servers import sandbox
 from tests.bench.sign_ins import GROUP, Browsers, TimedProvider, providing
 from tests.bench.sync_load import requests_of
-from tests.support import clusters
 from tests.support.clusters import LiveCluster
 from tests.support.issuer import WEB
 from tests.support.offers import Offer, define_again, publish_template
@@ -67,12 +63,8 @@ _FEWEST: Final = 5
 
 def main() -> None:
     _time_commands()
-    with (
-        tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder,
-        sandbox(Path(folder), audit=True) as layout,
-        providing() as provider,
-    ):
-        asyncio.run(_measure(layout, Path(folder), provider))
+    with providing() as provider:
+        asyncio.run(_measure(provider))
 
 
 def _time_commands() -> None:
@@ -86,14 +78,8 @@ def _time_commands() -> None:
         print(f"  klutchctl {' '.join(arguments):24}{statistics.median(took):8.2f} s")
 
 
-async def _measure(layout: Layout, folder: Path, provider: TimedProvider) -> None:
-    state = lifecycle.load(layout)
-    assert state is not None
-    (member,) = state.members
-    live = await clusters.connect(layout, member)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(live.cluster.close)
-        session = await stack.enter_async_context(http_session(live.connection))
+async def _measure(provider: TimedProvider) -> None:
+    async with sandbox(audit=True) as (folder, (live,)), http_session(live.connection) as session:
         bench = _Bench(live, folder, provider, session)
         await bench.provide()
         await bench.walk()

@@ -19,11 +19,10 @@ import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
@@ -34,8 +33,6 @@ import psutil
 import uvloop
 import yaml
 
-from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.state import Layout
 from reconciler.blueprints import objects as spaces
 from reconciler.core import names
 from reconciler.core.manifest import get_text
@@ -45,7 +42,6 @@ from tests.bench.bare_sync import Orders
 from tests.bench.plans import verdict
 from tests.bench.servers import sandbox
 from tests.bench.sync_load import Load, requests_of
-from tests.support import clusters
 from tests.support.backend import USUAL
 from tests.support.bound_scenes import ACCEPTED, BIND, Scene
 from tests.support.clusters import LiveCluster
@@ -96,23 +92,16 @@ def main() -> None:
     digest = sha256(Path(bare_sync.__file__).read_bytes()).hexdigest()
     if digest[:16] != _BARE:
         raise SystemExit(f"bare_sync.py is another one ({digest[:16]}): figures do not compare")
-    with (
-        tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder,
-        sandbox(Path(folder), app_clusters=1) as layout,
+    uvloop.run(_measure())
+
+
+async def _measure() -> None:
+    async with (
+        sandbox(app_clusters=1) as (folder, (plane, app)),
+        http_session(app.connection) as here,
+        http_session(plane.connection) as there,
     ):
-        uvloop.run(_measure(layout, Path(folder)))
-
-
-async def _measure(layout: Layout, folder: Path) -> None:
-    state = lifecycle.load(layout)
-    assert state is not None
-    plane, app = [await clusters.connect(layout, member) for member in state.members]
-    async with AsyncExitStack() as stack:
-        for live in (plane, app):
-            stack.push_async_callback(live.cluster.close)
-        sessions = [http_session(live.connection) for live in (app, plane)]
-        for session in sessions:
-            await stack.enter_async_context(session)
+        sessions = [here, there]
         scene = Scene(plane, app, Offer("bench.example", "Namespaced"), "bench-space", "bench")
         bench = _Bench(scene, folder, sessions)
         await bench.provide()
@@ -169,7 +158,7 @@ class _Bench:
             await self._through(["idle-0"])
             await settled(process)
             self._memory = process.memory_info().rss
-        line("memory, idle", f"{self._memory / 2**20:.0f} MiB", self._memory / 2**20, _MEMORY)
+        line("memory, idle, MiB", self._memory / 2**20, _MEMORY)
 
     async def _choose_in_flight(self) -> None:
         """Let the bare loop have as many objects in flight as serve it best."""
@@ -239,7 +228,7 @@ class _Bench:
             await settled(process)
             each = (await self._calls("secrets") - calls) / SECRETS
         print(f"\n{SECRETS} credentials Secrets in a burst: {speed:.0f} a second")
-        line("requests each", f"{each:.2f}", round(each, 2), _SECRET_REQUESTS)
+        line("requests each", round(each, 2), _SECRET_REQUESTS)
 
     async def _restart(self) -> None:
         """Start a konnector that finds many objects as they have to be, and one that is new."""
@@ -259,10 +248,10 @@ class _Bench:
             new = await self._calls(_OF_CLAIMS, reads=False) - restarted - 1  # which made it
         again = restarted - calls - new
         print(f"\nrestart with {IDLE} objects ({cpu:.2f} s of CPU time)")
-        line("start to syncing", f"{seconds:.2f} s", seconds, _RESTART)
-        line("writes but of what is new", str(again), again, 0)
+        line("start to syncing, s", seconds, _RESTART)
+        line("writes but of what is new", again, 0)
         each = (memory - self._memory) / IDLE / 1e3
-        line("memory, each object", f"{each:.1f} kB", each, _MEMORY_EACH)
+        line("memory, each object, kB", each, _MEMORY_EACH)
 
     def _report(self) -> None:
         print(f"\nbursts of {BURST} claims, and trickles: medians of {ROUNDS} rounds")
@@ -329,8 +318,8 @@ def _row(what: str, mine: Sequence[float], other: Sequence[float], aim: float) -
     print(f"  {what:34}{one}{two}{ratio:7.2f}, {low:.2f} to {high:.2f}  {said}")
 
 
-def line(what: str, reported: str, figure: float, limit: float) -> None:
-    print(f"  {what:34}{reported:>11}  {verdict(figure, limit)} {limit:g}")
+def line(what: str, figure: float, limit: float) -> None:
+    print(f"  {what:34}{figure:11.2f}  {verdict(figure, limit)} {limit:g}")
 
 
 def _numbered(stem: str, count: int) -> list[str]:

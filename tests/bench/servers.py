@@ -3,9 +3,10 @@
 import asyncio
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +15,9 @@ import psutil
 from klutchctl.sandbox import binaries, lifecycle, recipes, state
 from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import Program, Tuning
-from klutchctl.sandbox.state import Layout, layout_of
+from klutchctl.sandbox.state import layout_of
 from klutchctl.settings import Settings
+from tests.support import clusters
 from tests.support.clusters import LiveCluster
 from tests.support.quiet import Quiet
 
@@ -49,14 +51,24 @@ def programs() -> Mapping[Program, Path]:
     return binaries.provide(own, where, progress=Lines(sys.stderr))
 
 
-@contextmanager
-def sandbox(home: Path, *, app_clusters: int = 0, audit: bool = False) -> Iterator[Layout]:
-    """Run a control plane and app clusters, whose audit logs hold every write if asked for."""
-    layout = layout_of("bench", state_home=home)
-    tuning = Tuning(fsync=False, audit=audit)
-    plan = lifecycle.Plan(programs(), state.app_clusters(app_clusters), tuning=tuning)
-    try:
-        lifecycle.up(layout, plan, progress=Quiet())
-        yield layout
-    finally:
-        lifecycle.down(layout, delete=True, progress=Quiet())
+@asynccontextmanager
+async def sandbox(
+    *, app_clusters: int = 0, audit: bool = False
+) -> AsyncIterator[tuple[Path, list[LiveCluster]]]:
+    """Run a control plane and app clusters; yield a folder for the bench, and them.
+
+    Their audit logs have every write if asked for.
+    """
+    with tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder:
+        layout = layout_of("bench", state_home=Path(folder))
+        tuning = Tuning(fsync=False, audit=audit)
+        plan = lifecycle.Plan(programs(), state.app_clusters(app_clusters), tuning=tuning)
+        try:
+            made = await asyncio.to_thread(lifecycle.up, layout, plan, progress=Quiet())
+            async with AsyncExitStack() as stack:
+                live = [await clusters.connect(layout, member) for member in made.members]
+                for one in live:
+                    stack.push_async_callback(one.cluster.close)
+                yield Path(folder), live
+        finally:
+            lifecycle.down(layout, delete=True, progress=Quiet())

@@ -5,22 +5,16 @@ servers; the real backend makes the service namespaces, and is then out of the w
 """
 
 import asyncio
-import tempfile
-import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import uvloop
 
-from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.state import Layout
 from reconciler.blueprints import objects as spaces
 from reconciler.core.refs import NAMESPACE
 from tests.bench.konnectors import cpu_of, line, settled, started, write_kubeconfig
 from tests.bench.servers import sandbox, until
-from tests.support import clusters
 from tests.support.backend import USUAL
 from tests.support.bound_scenes import ACCEPTED, BIND, Scene
 from tests.support.clusters import LiveCluster
@@ -31,29 +25,22 @@ SIZES: Final = ((200, 5, 80.0, 40.0), (1_000, 15, 512.0, 200.0))
 CPU: Final = 3.0  # % of a core, at rest
 START: Final = 30.0  # seconds
 IDLE: Final = 90.0  # seconds, in which idle connections are closed
-TOGETHER: Final = 20  # app namespaces
 QUIET: Final = ("--probe-address=", "--metrics-address=")
+
+TOGETHER: Final = 20  # app namespaces
 
 
 def main() -> None:
     for size in SIZES:
-        with (
-            tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder,
-            sandbox(Path(folder), app_clusters=1) as layout,
-        ):
-            uvloop.run(_measure(layout, Path(folder), *size))
+        uvloop.run(_measure(*size))
 
 
-async def _measure(
-    layout: Layout, folder: Path, namespaces: int, kinds: int, memory: float, sockets: float
-) -> None:
-    state = lifecycle.load(layout)
-    assert state is not None
-    plane, app = [await clusters.connect(layout, member) for member in state.members]
-    konnector = partial(started, folder, "konnector", f"--kubeconfig={folder / 'app.yaml'}", *QUIET)
-    write_kubeconfig(app, folder / "app.yaml")
+async def _measure(namespaces: int, kinds: int, memory: float, sockets: float) -> None:
     print(f"\n{namespaces} app namespaces times {kinds} kinds")
-    async with plane.cluster, app.cluster:
+    async with sandbox(app_clusters=1) as (folder, (plane, app)):
+        path = folder / "app.yaml"
+        konnector = partial(started, folder, "konnector", f"--kubeconfig={path}", *QUIET)
+        write_kubeconfig(app, path)
         scenes = await _provide(plane, app, kinds)
         backend = scenes[0].backend(settings=replace(USUAL, service_namespace_quota=0))
         async with backend, konnector() as (process, _):
@@ -61,22 +48,20 @@ async def _measure(
             for one in scenes[1:]:
                 await one.request()
                 await one.bind(ACCEPTED)
-            names = [f"team-{number}" for number in range(namespaces)]
             for first in range(0, namespaces, TOGETHER):
-                some = names[first : first + TOGETHER]
-                await asyncio.gather(*[_use(scenes[0], one) for one in some])
+                some = range(first, first + TOGETHER)
+                await asyncio.gather(*[_use(scenes[0], f"team-{one}") for one in some])
             await until(partial(_are_copied, scenes[0], namespaces), process)
             await settled(process)
-            _report("memory as they came, MiB", process.memory_info().rss / 2**20, memory)
+            line("MiB as they came", process.memory_info().rss / 2**20, memory)
         async with konnector() as (process, _):
             await asyncio.sleep(START)
             await settled(process)
-            cpu, began = cpu_of(process), time.monotonic()
+            cpu = cpu_of(process)
             await asyncio.sleep(IDLE)
-            share = (cpu_of(process) - cpu) / (time.monotonic() - began) * 100
-            _report("memory at rest, MiB", process.memory_info().rss / 2**20, memory)
-            _report("sockets", len(process.net_connections("tcp")), sockets)
-            _report("CPU at rest, %", share, CPU)
+            line("MiB at rest", process.memory_info().rss / 2**20, memory)
+            line("sockets", len(process.net_connections("tcp")), sockets)
+            line("CPU at rest, %", (cpu_of(process) - cpu) / IDLE * 100, CPU)
 
 
 async def _provide(plane: LiveCluster, app: LiveCluster, kinds: int) -> list[Scene]:
@@ -97,7 +82,3 @@ async def _use(scene: Scene, name: str) -> None:
 
 async def _are_copied(scene: Scene, number: int) -> bool:
     return len((await scene.plane.cluster.list(scene.offer.kind)).items) == number
-
-
-def _report(what: str, figure: float, limit: float) -> None:
-    line(what, f"{figure:.1f}", figure, limit)

@@ -220,9 +220,7 @@ async def test_many_calls_share_a_bounded_number_of_connections(control_plane, n
     assert 1 < proxy.connections <= 4
 
 
-async def test_as_all_informers_start_few_of_their_lists_begin_together(
-    control_plane, namespace, monkeypatch
-):
+async def test_of_lists_a_few_begin_together(control_plane, namespace, monkeypatch):
     monkeypatch.setattr(client, "_BEGUN", 600.0)
     async with (
         FaultProxy(control_plane.connection) as proxy,

@@ -10,7 +10,6 @@ from reconciler.oidc import grants, tokens
 from reconciler.oidc.provider import GrantRefused
 from reconciler.oidc.tokens import texts
 from reconciler.web.issuer import Issuer
-from reconciler.web.outbound import Http
 from tests.support import issuer as fake
 from tests.support import issuer_lies as lies
 from tests.support import issuer_tokens
@@ -31,12 +30,6 @@ CLIENTS = {
 def provider():
     with issuing() as provider:
         yield provider
-
-
-@pytest.fixture
-async def http():
-    async with Http() as http:
-        yield http
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from reconciler.oidc import grants, tokens
 from reconciler.oidc.provider import GrantRefused
 from reconciler.oidc.tokens import texts
 from reconciler.web.issuer import Issuer
-from reconciler.web.outbound import Http
 from tests.support.issuer import CLI, MACHINE, SIGNER, WEB
 from tests.support.issuer_clients import Client
 from tests.support.second_provider import second_provider, way_back
@@ -28,12 +27,6 @@ NONCE = "n-0S6_WzA2Mj"
 def provider():
     with second_provider(DOOR, CLI, MACHINE, SIGNER) as provider:
         yield provider
-
-
-@pytest.fixture
-async def http():
-    async with Http() as http:
-        yield http
 
 
 @pytest.fixture

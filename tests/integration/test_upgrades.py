@@ -332,8 +332,7 @@ async def alike(scene: Scene, load: Load) -> bool:
     for live in (scene.app, scene.plane):
         found = numbers((await live.cluster.list(scene.offer.kind)).items)
         assert found == {name: (number, number) for name, number in wanted.items()}
-        secrets = (await live.cluster.list(SECRET)).items
-        assert credentials(secrets) == wanted
+        assert credentials((await live.cluster.list(SECRET)).items) == wanted
     return True
 
 

@@ -15,6 +15,7 @@ from selenium import webdriver
 from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
@@ -116,6 +117,10 @@ class Chromium:
             if focused == wanted:
                 return
         raise AssertionError(f"the keyboard does not reach {selector}")
+
+    def enter(self, selector: str) -> None:
+        self.tab_to(selector, Keys.TAB)
+        self.press(Keys.ENTER)
 
 
 @contextlib.contextmanager

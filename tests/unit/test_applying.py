@@ -47,8 +47,7 @@ def asked(answer: bytes | signal.Signals) -> tuple[int, str]:
     ) as program:
         os.close(end)
         assert program.stdout is not None
-        output = program.stdout.read(len("Apply this? "))
-        assert output == b"Apply this? "
+        assert program.stdout.read(len("Apply this? ")) == b"Apply this? "
         if isinstance(answer, bytes):
             os.write(terminal, answer)
         else:

@@ -59,8 +59,7 @@ SIDES = {"control-plane": crds.CONTROL_PLANE + crds.CONTROLLER, "app-cluster": c
 @pytest.mark.parametrize(("side", "names"), SIDES.items(), ids=SIDES.keys())
 def test_the_printed_crds_are_those_of_the_files(side, names, capsys):
     assert main.run(["doctor", str(EXAMPLE), "--print", f"{side}-crds"]) == 0
-    printed = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert printed == crds.load(*names)
+    assert list(yaml.safe_load_all(capsys.readouterr().out)) == crds.load(*names)
 
 
 CHOSEN = {
@@ -93,7 +92,6 @@ def test_the_printed_rights_are_those_of_the_chosen_clusters(
 def test_the_printed_rights_report_for_which_clusters_they_are(side, capsys):
     asked = ["doctor", str(EXAMPLE), "--print", f"{side}-rights"]
     assert main.run(["-l", "team=team-a", *asked]) == 0
-    narrow = capsys.readouterr().out
-    assert "# Only for shop-eu-1, shop-eu-2.\n" in narrow
+    assert "# Only for shop-eu-1, shop-eu-2.\n" in capsys.readouterr().out
     assert main.run(asked) == 0
     assert "# Only for" not in capsys.readouterr().out

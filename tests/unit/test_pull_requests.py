@@ -203,8 +203,7 @@ def test_a_plan_tells_what_the_pull_request_changes(checkout, capsys, snapshot):
         '               /binding: "db" -> "new"',
     ]
     main.run(["plan", "repo", "--base", "main", *snapshot, "-o", "json"])
-    plan = json.loads(capsys.readouterr().out)
-    assert plan["revision"] == f"{head}+dirty"
+    assert json.loads(capsys.readouterr().out)["revision"] == f"{head}+dirty"
 
 
 KUBECONFIG = """\

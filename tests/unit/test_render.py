@@ -33,8 +33,7 @@ def repository(tmp_path):
 
 
 def run(capsys, *arguments):
-    status = main.run(["render", *arguments])
-    return status, capsys.readouterr()
+    return main.run(["render", *arguments]), capsys.readouterr()
 
 
 def documents(text):

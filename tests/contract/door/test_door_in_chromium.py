@@ -93,8 +93,7 @@ async def test_a_person_agrees_and_the_cli_gets_that_and_no_more(
         if kind in accepted:
             screen.tab_to(f"#claim-{place}", Keys.TAB)
             screen.press(Keys.SPACE)
-    screen.tab_to("button#bind", Keys.TAB)
-    screen.press(Keys.ENTER)
+    screen.enter("button#bind")
     assert screen.text() == "Back to the command line"
     assert screen.said() == []
     answer = dict(parse_qsl(urlsplit(asked[0]).query))
@@ -113,8 +112,7 @@ def test_a_required_claim_is_not_left_out_by_mistake(here, claiming, screen, lis
     cli = Cli.ours(port=port)
     names = {"resource": claiming.resource.plural, "group": claiming.group}
     screen.open(f"{here.origin}/authorize?{urlencode({**cli.query, **names})}")
-    screen.tab_to("button#bind", Keys.TAB)
-    screen.press(Keys.ENTER)
+    screen.enter("button#bind")
     assert urlsplit(screen.driver.current_url).path == "/consent"
     assert not asked
 
@@ -123,34 +121,29 @@ def test_a_person_looks_around_and_leaves(here, claiming, screen):
     screen.open(f"{here.origin}/")
     usable(screen)
     assert "Shop Inc" in screen.text()
-    screen.tab_to("a#sign-in", Keys.TAB)
-    screen.press(Keys.ENTER)
+    screen.enter("a#sign-in")
     usable(screen)
     assert screen.driver.current_url == f"{here.origin}/ui/catalogue"
     screen.tab_to("input#q", Keys.TAB)
     screen.press(claiming.group, Keys.ENTER)
     usable(screen)
     assert len(screen.driver.find_elements("css selector", "#offers tbody tr")) == 1
-    screen.tab_to("#offers a", Keys.TAB)
-    screen.press(Keys.ENTER)
+    screen.enter("#offers a")
     usable(screen)
     screen.tab_to("#claim-0", Keys.TAB)
     screen.press(Keys.SPACE)
-    screen.tab_to("button#bind", Keys.TAB)
-    screen.press(Keys.ENTER)
+    screen.enter("button#bind")
     usable(screen)
     assert screen.find("#command").text == (
         f"klutchctl bind {here.origin} --resource {claiming.name} --claims none --accept secrets"
     )
-    screen.tab_to("summary", Keys.TAB)
-    screen.press(Keys.ENTER)
+    screen.enter("summary")
     usable(screen)
     assert f"group: {claiming.group}" in screen.find("#fleet").text
     screen.open(f"{here.origin}/ui/bindings")
     usable(screen)
     assert "You bound no service yet" in screen.text()
-    screen.tab_to(".account button", Keys.TAB)
-    screen.press(Keys.ENTER)
+    screen.enter(".account button")
     usable(screen)
     screen.open(f"{here.origin}/ui/catalogue")
     assert screen.driver.current_url == f"{here.origin}/ui/"
@@ -175,12 +168,10 @@ async def test_a_person_sees_what_was_bound_and_how_to_end_it(
     row = screen.find("#bindings tbody tr").text
     assert cli.c in row
     assert "Waiting for the konnector" in row
-    screen.tab_to("#bindings a", Keys.TAB)
-    screen.press(Keys.ENTER)
+    screen.enter("#bindings a")
     usable(screen)
     assert f"Cluster {cli.c}" in screen.text()
-    other = (await backend.client().get(here.port, "/ui/bindings")).status
-    assert other == 303
+    assert (await backend.client().get(here.port, "/ui/bindings")).status == 303
 
 
 async def test_another_site_frames_no_page_and_binds_nothing(

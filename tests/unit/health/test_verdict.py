@@ -374,8 +374,7 @@ def test_since_is_the_last_change_and_never_after_now():
     facts = reporting("Connected", "True", ago=changed)
     assert judge(UNIT, facts, now=NOW).since == NOW - changed
     assert judge(UNIT, reporting("Connected", "True", ago=-changed), now=NOW).since == NOW
-    nothing = UnitFacts(secret=K)
-    assert judge(UNIT, nothing, now=NOW).since is None
+    assert judge(UNIT, UnitFacts(secret=K), now=NOW).since is None
 
 
 HOUR = timedelta(hours=1)

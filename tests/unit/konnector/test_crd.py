@@ -226,8 +226,7 @@ def test_what_somebody_edited_is_mended(held, field):
     assert found.step.ref == Ref(APP_CLUSTER, CRD, "", NAME)
     assert found.step.body["metadata"] == {"uid": "uid-of-crd", "resourceVersion": "7"}
     assert field in get_map(found.step.body, "spec")
-    mended = merged(held, found.step.body)
-    assert plan(export(), mended, OWNER).step is None
+    assert plan(export(), merged(held, found.step.body), OWNER).step is None
 
 
 def test_a_limit_that_a_server_rounds_is_no_difference():
@@ -266,8 +265,7 @@ def test_what_changes_in_the_export_comes_along(offer):
     after = merged(LIVE, found.step.body)
     assert plan(offer, after, OWNER).step is None
     assert crd.spec(offer)["versions"] == after["spec"]["versions"]
-    expected = served(wanted(offer, OWNER))["spec"]["names"]
-    assert after["spec"]["names"] == expected
+    assert after["spec"]["names"] == served(wanted(offer, OWNER))["spec"]["names"]
 
 
 FOREIGN: dict[str, Any] = {

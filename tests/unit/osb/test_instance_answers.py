@@ -410,8 +410,7 @@ def test_an_instance_that_the_broker_knows_no_more_is_missing(outcome):
 
 def test_a_missing_instance_that_is_back_counts_again():
     before = held(record.PRESENT, sent=sent(), intent=intent(closed=record.MISSING))
-    after = recorded(get(outcomes.Done(), before), before)
-    assert after.intent is None
+    assert recorded(get(outcomes.Done(), before), before).intent is None
 
 
 def test_an_update_that_was_done_after_all_is_settled_by_reading():
@@ -427,8 +426,7 @@ def test_what_was_there_before_its_put_is_settled_by_reading_or_updated():
     before = held(record.PRESENT, sent=sent(digest="", parameters={}))
     done = outcomes.Done(plan="plan-s", maintenance="2.0.0")
     assert recorded(get(done, before), before).sent == sent()
-    found = get(outcomes.Done(plan="plan-b"), before)
-    assert written(found) == []
+    assert written(get(outcomes.Done(plan="plan-b"), before)) == []
 
 
 def test_an_answer_about_what_is_gone_is_dropped():

@@ -129,8 +129,7 @@ def test_what_was_there_once_is_asked_for_as_its_claim_says_now() -> None:
 def test_what_was_there_once_is_deleted_at_the_broker_with_its_claim() -> None:
     before = answered(ANEW, PUT, outcomes.Refused(400, "", "quota"))
     refused = held(record.INTENDED, intent=recorded(before, ANEW).intent, made_at=ANEW.made_at)
-    found = look(refused, deleting=True)
-    assert recorded(found, refused).state == record.LEAVING
+    assert recorded(look(refused, deleting=True), refused).state == record.LEAVING
 
 
 def test_the_number_after_a_failed_one_was_never_there() -> None:

@@ -111,8 +111,7 @@ def test_a_plan_of_some_clusters_lets_no_other_go(only):
     here = scenes.applied()
     here.clusters["other"] = []
     fleet_ = fleet(scenes.plane(), scenes.cluster("other"))
-    plan = planner.plan(fleet_, here.live(fleet_), only=only)
-    assert plan.changes == ()
+    assert planner.plan(fleet_, here.live(fleet_), only=only).changes == ()
 
 
 def test_with_pruning_off_a_cluster_that_left_is_not_looked_at():

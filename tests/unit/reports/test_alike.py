@@ -145,8 +145,7 @@ RANGES = {
 
 @pytest.mark.parametrize(("names", "said"), RANGES.values(), ids=RANGES.keys())
 def test_ranges_name_no_cluster_that_is_not_meant(names, said):
-    places = terminal.in_order({*"abcdef", *names})
-    assert terminal.ranges(names, places) == said
+    assert terminal.ranges(names, terminal.in_order({*"abcdef", *names})) == said
 
 
 def test_many_ranges_are_counted():

@@ -85,8 +85,7 @@ def test_a_cluster_that_left_says_nothing_of_its_fleet():
 
 
 def test_a_fleet_of_which_a_cluster_was_not_read_is_not_ready():
-    state = plain(board=replace(plain().board, clusters=()))
-    assert index_of(1, state).worst is U
+    assert index_of(1, plain(board=replace(plain().board, clusters=()))).worst is U
 
 
 def test_a_fleet_with_trouble_on_a_control_plane_is_not_ready():

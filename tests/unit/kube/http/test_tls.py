@@ -99,8 +99,7 @@ KEYS: dict[str, tuple[Any, bytes]] = {
 
 @pytest.mark.parametrize(("value", "form"), KEYS.values(), ids=KEYS.keys())
 def test_a_key_that_is_too_long_to_be_one_by_itself_is_announced(value, form):
-    text = as_yaml(orjson.dumps(value))
-    assert text == form.replace(b"%s", LONG.encode())
+    assert as_yaml(orjson.dumps(value)) == form.replace(b"%s", LONG.encode())
 
 
 def test_a_key_is_as_long_as_its_text():
