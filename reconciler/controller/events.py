@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 1_000  # different notes; the oldest is forgotten first
 _SERIES_ENDS: Final = 360.0  # seconds of silence after which the same note is news again
-_REFRESH: Final = 60.0  # seconds between two counts of one series
+_REFRESH: Final = 60.0  # seconds between two counts of one series, where there are few
 _QPS: Final = 2.0
 _BURST: Final = 50
 _TRIES: Final = 3
@@ -125,6 +125,11 @@ class EventRecorder:
         self._bucket = TokenBucket(qps=_QPS, burst=_BURST, now=clock.monotonic, sleep=clock.sleep)
         self._stop = asyncio.Event()
 
+    @property
+    def _pause(self) -> float:
+        """The seconds between two counts of a series. News has at least half of the rate."""
+        return max(_REFRESH, 2 * len(self._said) / _QPS)
+
     def record(self, about: Ref, live: Manifest, note: Note) -> None:
         """Record an Event about the object; returns at once and never fails."""
         if about.cluster != self._cluster.name:
@@ -142,7 +147,7 @@ class EventRecorder:
         else:
             said.count += 1
             said.last, said.last_at = self._clock.now(), now
-            self._queue.enqueue_after(key, said.written_at + _REFRESH - now)
+            self._queue.enqueue_after(key, said.written_at + self._pause - now)
         self._said.move_to_end(key)
         if len(self._said) > _REMEMBERED:
             _, forgotten = self._said.popitem(last=False)
@@ -192,7 +197,7 @@ class EventRecorder:
         said.written, said.written_at, said.tries = count, self._clock.monotonic(), 0
         self._queue.succeeded(key)
         if said.count > count:
-            self._queue.enqueue_after(key, _REFRESH)
+            self._queue.enqueue_after(key, self._pause)
 
     async def _make(self, event: Manifest) -> None:
         with contextlib.suppress(AlreadyExists):  # an answer was lost: the name is ours alone

@@ -126,16 +126,12 @@ def _updated(
         return draft
     only_labels = all(one.path.startswith(_LABELS) for one in fields)
     reason = "labels only" if only_labels else f"differs from the files{_cause(live, fields)}"
-    if any(one.path.startswith(_CLAIMS) for one in fields) and _is_of_the_original(live):
+    is_theirs = field_set.managers_of(live) & keys.KONNECTORS == {keys.MANAGER_ORIGINAL_KONNECTOR}
+    if is_theirs and any(one.path.startswith(_CLAIMS) for one in fields):
         reason += "; the original konnector heeds claims only when it starts again"
     if former:
         reason += f"; its cluster was called {former}"
     return replace(draft, action=Action.UPDATE, reason=reason, fields=fields, after=stated)
-
-
-def _is_of_the_original(binding: Manifest) -> bool:
-    """Return whether the original's konnector, and never ours, has written of a binding."""
-    return field_set.managers_of(binding) & keys.KONNECTORS == {keys.MANAGER_ORIGINAL_KONNECTOR}
 
 
 def _cause(live: Manifest, fields: Iterable[FieldChange]) -> str:

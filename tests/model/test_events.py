@@ -72,13 +72,8 @@ def patient(monkeypatch):
 
 
 @pytest.fixture
-def clock():
-    return SystemClock()
-
-
-@pytest.fixture
-async def scene(control_plane, namespace, clock):
-    made = Scene(control_plane, namespace, clock)
+async def scene(control_plane, namespace):
+    made = Scene(control_plane, namespace, SystemClock())
     yield made
     made.task.cancel()
     await asyncio.gather(made.task, return_exceptions=True)
@@ -187,11 +182,15 @@ async def test_an_event_that_is_gone_is_not_counted_up(control_plane, namespace)
 async def test_a_flood_is_written_slowly(control_plane, namespace):
     clock = FakeClock()
     scene = Scene(control_plane, namespace, clock)
-    for number in range(200):
-        scene.record(Note("Counted", f"number {number}"))
-    await scene.events(50)
-    await clock.advance(0.5)
-    await scene.events(51)
+    notes = [Note("Counted", f"number {number}") for number in range(200)]
+    for second in range(600):
+        for note in notes if second % 60 == 0 else ():
+            scene.record(note)
+        await scene.events(min(50 + 2 * second, 200))
+        await clock.advance(1)
+    scene.record()  # news, which waits for no count
+    await clock.advance(1)
+    assert NOTE.reason in {get_text(one, "reason") for one in await scene.events(201)}
     scene.task.cancel()
     await asyncio.gather(scene.task, return_exceptions=True)
 
