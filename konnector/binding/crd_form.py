@@ -102,9 +102,5 @@ def filled(value: Manifest, keys_: Iterable[str]) -> dict[str, JSON]:
     return {
         key: item
         for key, item in value.items()
-        if item is not None and not (key in optional and _is_empty(item))
+        if item is not None and not (key in optional and item in ("", False, [], {}))
     }
-
-
-def _is_empty(value: JSON) -> bool:
-    return value in ("", False, [], {}) if not isinstance(value, float) else value == 0

@@ -363,14 +363,16 @@ class Multiplexer:
             _, link = await asyncio.get_running_loop().create_connection(
                 _Link, sock=connected, ssl=self.tls, server_hostname=self.server_name
             )
-            self._links[link] = None
-            link.closed.add_done_callback(lambda _: self._links.pop(link))
             spoken: bool | None = None
             try:
                 spoken = await link.speaks_http2
             finally:
                 if not spoken:
                     link.abort()
+                    await link.closed
         if spoken is None:
             raise ConnectionResetError(errno.ECONNRESET, "cut")
+        if spoken:  # it takes no stream before, which would look like no room for any
+            self._links[link] = None
+            link.closed.add_done_callback(lambda _: self._links.pop(link))
         self._lacks_http2 = not spoken

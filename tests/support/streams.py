@@ -72,6 +72,8 @@ class Streams(Proxy):
         super().__init__(self._serve, tls=tls)
         self._most, self._ca = most, authority.certificate_pem.decode()
         self.sessions: list[Session] = []
+        self.greets = asyncio.Event()
+        self.greets.set()
         self.answer: tuple[int, bytes] | None = (200, b"")  # None: no answer
 
     @property
@@ -92,8 +94,9 @@ class Streams(Proxy):
         h2.local_settings.acknowledge()
         h2.initiate_connection()
         session = Session(writer, h2)
-        session.flush()
         self.sessions.append(session)
+        await self.greets.wait()
+        session.flush()
         try:
             while data := await reader.read(_CHUNK):
                 for one in h2.receive_data(data):

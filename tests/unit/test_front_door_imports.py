@@ -78,5 +78,4 @@ import sys
 import bind.door.door
 print([one for one in {OF_THE_DOOR} if one not in sys.modules])
 """
-    ended = ran([sys.executable, "-c", script], check=True, timeout=60)
-    assert ended.stdout == "[]\n"
+    assert ran([sys.executable, "-c", script], check=True, timeout=60).stdout == "[]\n"

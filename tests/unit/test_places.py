@@ -41,8 +41,7 @@ def run(server, repository, tmp_path, monkeypatch, capsys):
 
     def made(line, url=f"{server.url}/fleet.git"):
         command, *more = line.split()
-        code = main.run([command, "fleets", "--git", url, *more])
-        return code, *capsys.readouterr()
+        return main.run([command, "fleets", "--git", url, *more]), *capsys.readouterr()
 
     return made
 

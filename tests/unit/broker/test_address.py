@@ -48,8 +48,7 @@ def test_a_name_and_a_password():
 
 
 def test_a_token_and_a_line_break_of_an_editor():
-    found = address_of(SPEC, secret(token=f"{CANARY}\n"))
-    assert found.credentials == Token(Secret(CANARY))
+    assert address_of(SPEC, secret(token=f"{CANARY}\n")).credentials == Token(Secret(CANARY))
 
 
 def test_a_client_certificate_and_an_authority(pair):

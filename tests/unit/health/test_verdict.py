@@ -495,8 +495,7 @@ _OBJECT = st.none() | st.dictionaries(
 
 @given(export=_OBJECT, held=_OBJECT, asked=_OBJECT, beats=_OBJECT, crd=_OBJECT)
 def test_no_object_that_anyone_can_write_breaks_it_or_is_ready(export, held, asked, beats, crd):
-    facts = UnitFacts(K, export, held, asked, beats, crd)
-    assert not judge(UNIT, facts, now=NOW).ready
+    assert not judge(UNIT, UnitFacts(K, export, held, asked, beats, crd), now=NOW).ready
 
 
 def test_an_absent_cluster_binding_has_no_beat():

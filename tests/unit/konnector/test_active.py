@@ -59,8 +59,7 @@ WRITES = {
 @pytest.mark.parametrize(("standing", "found", "now", "writes"), WRITES.values(), ids=WRITES)
 def test_when_a_mark_is_written(standing: Standing, found: str, now: float, writes: bool) -> None:
     assert active.writes(standing, found, now) is writes
-    said = active.report(standing, found, now).conditions
-    assert bool(said) is (writes or found == MINE)
+    assert bool(active.report(standing, found, now).conditions) is (writes or found == MINE)
 
 
 WAITS = {

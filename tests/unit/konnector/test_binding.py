@@ -244,8 +244,7 @@ def test_nothing_is_ready_before_its_provider_was_seen(facts):
     first = written(seen(binding=bound(), crd=None, **facts))
     texts = {one["type"]: (one["status"], one.get("reason", "")) for one in first["conditions"]}
     assert (texts["Ready"], texts["SecretValid"]) == (("False", "Pending"), ("True", ""))
-    again = seen(binding=bound(*first["conditions"]), crd=None, **facts)
-    assert written(again) is None
+    assert written(seen(binding=bound(*first["conditions"]), crd=None, **facts)) is None
 
 
 @pytest.mark.parametrize("facts", STARTING.values(), ids=STARTING.keys())

@@ -222,8 +222,7 @@ def test_credentials_of_the_control_plane_come_down_only_if_they_are_named(kind)
 
 def test_a_kubeconfig_that_a_binding_names_goes_up_only_if_it_is_named():
     for owner in ("", "Consumer"):
-        seen = looked((*ANY, *UP), None, app(owner), is_kubeconfig=True)
-        assert decide(seen) is NOTHING
+        assert decide(looked((*ANY, *UP), None, app(owner), is_kubeconfig=True)) is NOTHING
     named = rules({"owner": "Consumer", "names": ["*", "creds"]})
     assert reported(decide(looked(named, None, app(), is_kubeconfig=True))) == CREATED_UP
     assert decide(looked(DOWN, plane("Provider", TWO), app("Provider"), is_kubeconfig=True)).tasks

@@ -292,8 +292,7 @@ def test_a_claim_says_that_its_sync_has_stopped_before_it_is_free(status, defini
 
 
 def test_a_claim_that_is_being_deleted_says_nothing_more():
-    going = live_like(held()[1], deletionTimestamp=format_time(NOW))
-    assert reports(going, served()) == {}
+    assert reports(live_like(held()[1], deletionTimestamp=format_time(NOW)), served()) == {}
 
 
 def warning(definition):

@@ -92,8 +92,7 @@ def test_nobody_bound_it():
 
 
 def test_nothing_is_synced_any_more_for_one_that_goes():
-    status = written(binding=IN_SYNC, syncing=False)
-    assert conditions_of(status) == conditions_of(written())
+    assert conditions_of(written(binding=IN_SYNC, syncing=False)) == conditions_of(written())
 
 
 SAYS = {

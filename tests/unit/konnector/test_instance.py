@@ -506,5 +506,4 @@ def test_a_status_names_the_generation_of_the_claim(newest, observed, shown, wan
 
 def test_without_the_subresource_a_status_is_a_field_like_others():
     pair = Pair(KIND, "cluster-a1", "uid-of-space", has_status=False)
-    found = decide(pair, seen(claim(), copy(**READY)))
-    assert reported(found) == ["status to the object"]
+    assert reported(decide(pair, seen(claim(), copy(**READY)))) == ["status to the object"]

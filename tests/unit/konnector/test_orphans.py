@@ -60,8 +60,7 @@ def test_what_becomes_an_orphan_under_a_confirmation_says_so_and_is_not_meant():
         patch = orphans.mark(KIND, copy(), terms(value), NOW)
         marked = get_map(patch.body, "metadata", "annotations")
         assert marked == {keys.ORPHANED: format_time(NOW), **marks}
-        live = on(COPY_PLACE, {"annotations": marked})
-        assert not orphans.may_go(live, terms(value), NOW)
+        assert not orphans.may_go(on(COPY_PLACE, {"annotations": marked}), terms(value), NOW)
 
 
 def test_a_confirmation_comes_when_it_is_seen_to_come():

@@ -265,5 +265,4 @@ finally:
 @pytest.mark.parametrize("module", ["konnector.program", "konnector.detach", "bind.program"])
 def test_agents_load_no_pydantic(module):
     script = f"import sys, {module}; print('pydantic' in sys.modules)"
-    run = ran([sys.executable, "-c", script], check=True, timeout=60)
-    assert run.stdout == "False\n"
+    assert ran([sys.executable, "-c", script], check=True, timeout=60).stdout == "False\n"

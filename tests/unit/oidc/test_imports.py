@@ -13,5 +13,4 @@ print([name for name in names if name in sys.modules])
 
 
 def test_no_client_of_http_is_loaded_nor_what_is_forbidden_of_authlib():
-    run = ran([sys.executable, "-c", PROGRAM], check=True, timeout=60)
-    assert run.stdout == "[]\n"
+    assert ran([sys.executable, "-c", PROGRAM], check=True, timeout=60).stdout == "[]\n"

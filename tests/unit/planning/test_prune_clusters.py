@@ -115,8 +115,7 @@ def test_a_plan_of_some_clusters_lets_no_other_go(only):
 
 
 def test_with_pruning_off_a_cluster_that_left_is_not_looked_at():
-    plan = scenes.applied().plan(fleet(scenes.plane(), prune="mode: off"))
-    assert plan.changes == ()
+    assert scenes.applied().plan(fleet(scenes.plane(), prune="mode: off")).changes == ()
 
 
 def test_a_space_that_does_not_say_whose_it_is_is_not_released():
