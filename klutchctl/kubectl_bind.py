@@ -15,104 +15,6 @@ if TYPE_CHECKING:
     from klutchctl.binding.job import Job
     from klutchctl.binding.progress import Progress
     from klutchctl.binding.run import Asked, Way
-from dataclasses import dataclass
-from pathlib import Path
-
-import yaml
-
-from klutchctl import files
-from klutchctl.binding import provider, response
-from klutchctl.binding.job import Job, tabled
-from klutchctl.binding.response import Grant
-from klutchctl.binding.signed_in import SignedIn
-from reconciler import api
-from reconciler.core import manifest, names, refs, yaml_text
-from reconciler.core.errors import ConfigError
-from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Ref
-from reconciler.kube.cluster import Reader
-from reconciler.web.outbound import Http
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The origin of the request and of the provider's kubeconfig.
-
-    `manifest` is a file, "-" for standard input, or `url` is one; `secret` (namespace, name) is in
-    the app cluster. `namespace` replaces that of the kubeconfig's context.
-    """
-
-    manifest: str
-    url: str
-    kubeconfig: Path | None
-    secret: tuple[str, str]
-    namespace: str
-
-    def require(self) -> None:
-        """Refuse what is not said, or twice. Raises ConfigError."""
-        if bool(self.manifest) == bool(self.url):
-            raise ConfigError("either a URL or --file is needed, and not both")
-        if any(self.secret) != all(self.secret):
-            raise ConfigError(
-                "--remote-kubeconfig-namespace and --remote-kubeconfig-name need each other"
-            )
-        if not any(self.secret) and self.kubeconfig is None:
-            raise ConfigError("a remote kubeconfig is needed: --remote-kubeconfig, or a Secret")
-
-    async def request(self, http: Http) -> Manifest:
-        """Return the APIServiceExportRequest. Raises ConfigError, BadAnswer, BindEnded."""
-        if self.url:
-            text = await provider.fetched(http, self.url)
-        elif self.manifest == "-":
-            text = sys.stdin.buffer.read(yaml_text.MAX_BYTES + 1)
-        else:
-            text = files.read(Path(self.manifest))
-        request = yaml_text.read(text, self.manifest or "the URL").plain()
-        response.require_request(request)
-        return request
-
-    async def content(self, app: Reader) -> bytes:
-        """Return the kubeconfig. Raises ConfigError and ClusterErrors."""
-        if self.kubeconfig is not None:
-            found: bytes | str = files.read(self.kubeconfig)
-        else:
-            namespace, name = self.secret
-            secret = await app.get(Ref(app.name, refs.SECRET, namespace, name))
-            if secret is None:
-                raise ConfigError(f"there is no Secret {namespace}/{name}")
-            found = api.kubeconfig_content(secret, names.KUBECONFIG)
-        if isinstance(found, str):
-            raise ConfigError(f"Secret {'/'.join(self.secret)} {found}")
-        return found if not self.namespace else _moved(found, self.namespace)
-
-
-async def bound(job: Job, source: Source) -> str:
-    """Bind, and return the table of what is bound.
-
-    Raises ConfigError, BindEnded and its kinds, and ClusterErrors.
-    """
-    async with job.bind() as bind:
-        request = await source.request(bind.http)
-        content = await source.content(bind.cluster)
-        grant = Grant([request], content, response.remote_of(content, bind.networks))
-        await bind.app.identity(write=True)
-        seen = await bind.app.seen()
-        decision = bind.decision(seen)
-        return await tabled(bind, await bind.finish(SignedIn(grant), seen, decision))
-
-
-def _moved(content: bytes, namespace: str) -> bytes:
-    """Return a kubeconfig whose current context leads to another namespace."""
-    remote = response.parsed_kubeconfig(content)
-    current = manifest.get_text(remote, "current-context")
-    contexts = [
-        manifest.put(one, namespace, "context", "namespace")
-        if manifest.get_text(one, "name") == current
-        else one
-        for one in manifest.get_maps(remote, "contexts")
-    ]
-    moved = {**remote, "contexts": contexts}
-    return yaml.dump(moved, Dumper=yaml.CSafeDumper, sort_keys=False, width=1 << 20).encode()
 
 
 def main() -> None:
@@ -188,7 +90,7 @@ async def _printed(job: "Job", output: str) -> str:
 def _bind_apiservice(said: argparse.Namespace, progress: "Progress") -> int:
     import uvloop
 
-    pass
+    from klutchctl.binding.apiservice import Source, bound
     from klutchctl.binding.run import Way
 
     source = Source(

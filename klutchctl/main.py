@@ -102,7 +102,8 @@ _ALWAYS_WHOLE: Final = frozenset(
 )
 for _command, _function, _codes in COMMANDS:
     _also = "--kubeconfig" if ExitCode.PARTIAL in _codes else ""
-    _also = _also if _command in _ALWAYS_WHOLE else "--cluster, -l and --kubeconfig"
+    if _command not in _ALWAYS_WHOLE and _command not in ("bind", "board", "render"):
+        _also = "--cluster, -l and --kubeconfig"
     app.command(_command, cls=Command, epilog=end_of_help(_command, _codes, _also))(_function)
 app.add_typer(sandbox.app, name="sandbox")
 

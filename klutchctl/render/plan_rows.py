@@ -320,7 +320,8 @@ def differences(field: FieldChange, *, whole: bool = False) -> Iterator[str]:
     Permission claims are shown whole, as all is where `whole`: they have to be judged. Of others,
     and of what is in a cluster, long values are cut, and counted.
     """
-    if (claim := field.path.removeprefix("/claims/")) != field.path and " of " in claim:
+    claim, reaches = field.path.removeprefix("/claims/"), f"{field.before} {field.after}"
+    if claim != field.path and " of " in claim and " rejected" not in reaches:
         yield visible(_claimed(claim, field.before, field.after))
         return
     judged = whole or field.path.startswith(_CLAIMS)
@@ -334,17 +335,17 @@ def differences(field: FieldChange, *, whole: bool = False) -> Iterator[str]:
 
 
 def _claimed(claim: str, before: JSON, after: JSON) -> str:
-    """Return how far an accepted claim of a Binding reaches from now on, of which kind and side.
-
-    Files alone do not know which services offer it.
-    """
+    """Return the new reach of an accepted claim of a Binding, if a service offers it."""
     kind, _, owner = claim.rpartition(" of ")
     kind = {"secrets v1": "Secrets", "configmaps v1": "ConfigMaps"}.get(kind, kind)
     up, down = f"{kind} of the app cluster may go up", f"the provider's {kind} may come down"
     what, reaches = up if owner == "Consumer" else down, []
     for text in map(str, filter(None, (before, after))):
-        where = "" if "namespaces [" in text else "in all namespaces"
-        reaches.append(" ".join(filter(None, ("" if text == "all" else text, where))))
+        each = [
+            one if "namespaces [" in one else f"{one} in all namespaces".removeprefix("all ")
+            for one in text.split("; ")
+        ]
+        reaches.append("; ".join(each))
     if before is None:
         return f"{what}, {reaches[0]}, if offered"
     return f"{what}: {reaches[0]} -> {reaches[1] if after else 'nothing'}"

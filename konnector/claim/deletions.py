@@ -41,7 +41,7 @@ class Deletions:
         # A view is enough to keep a copy. To delete one, both sides are asked.
         shown = None if say.drains else self._namespaces.shown(seen.place.namespace)
         held = self._with_namespace(shown, claim, say.few)
-        if not held:
+        if not held or await guards.is_being_deleted(self._resource):
             crd = await self._read(CRD, self._resource)
             if crd is None or is_deleting(crd):
                 # It is on its way out before its claims are, but the view of it may be behind.

@@ -125,6 +125,9 @@ class EventRecorder:
         self._bucket = TokenBucket(qps=_QPS, burst=_BURST, now=clock.monotonic, sleep=clock.sleep)
         self._stop = asyncio.Event()
 
+    def _has_ended(self, said: _Said, now: float) -> bool:
+        return said.written == said.count and now - said.last_at > _SERIES_ENDS
+
     @property
     def _pause(self) -> float:
         """The seconds between two counts of a series. News has at least half of the rate."""
@@ -138,6 +141,8 @@ class EventRecorder:
             log.log(level, "an Event in another cluster", extra=fields)
             return
         key, now = (about, uid_of(live), note), self._clock.monotonic()
+        while self._said and self._has_ended(next(iter(self._said.values())), now):
+            self._said.popitem(last=False)
         said = self._said.get(key)
         if said is None or now - said.last_at > _SERIES_ENDS:
             time = self._clock.now()

@@ -277,7 +277,7 @@ async def test_a_list_that_cannot_be_had_takes_nothing_away(world, broken):
         await eventually(lambda: met.count > 4)
         assert churn.seen(informer.store) == before
         assert informer.synced
-        assert "ConfigMap list" in informer.trouble
+        assert "list ConfigMap" in informer.trouble
         world.proxy.rules.clear()
         await world.shows(informer)
 

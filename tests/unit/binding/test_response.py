@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from klutchctl.binding import response
+from klutchctl.binding.apiservice import Source
 from klutchctl.binding.progress import BadAnswer
-from klutchctl.kubectl_bind import Source
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.refs import GroupResource
 from tests.support import binding_objects as objects

@@ -144,6 +144,8 @@ def test_an_edit_is_shown_whole(render):
         "secrets v1 of Provider": ("all", reach),
         "things.x.example v1 of Provider": (None, "all"),
         "configmaps v1 of Consumer": ("namespaces [a]", None),
+        "secrets v1 of Consumer": (None, "all rejected"),
+        "configmaps v1 of Provider": (None, "names [a]; names [b] namespaces [x]"),
     }
     fields = tuple(FieldChange(f"/claims/{name}", *values) for name, values in changes.items())
     edit = Edit(Effect.WIDEN, "Binding", "orders-db", Origin("b.yaml", 1), fields=fields)
@@ -153,6 +155,8 @@ def test_an_edit_is_shown_whole(render):
         f"{come}: in all namespaces -> {reach} in all namespaces",
         "the provider's things.x.example v1 may come down, in all namespaces, if offered",
         "ConfigMaps of the app cluster may go up: namespaces [a] -> nothing",
+        '/claims/secrets v1 of Consumer: (absent) -> "all rejected"',
+        "may come down, names [a] in all namespaces; names [b] namespaces [x], if offered",
     ):
         assert line in shown
 

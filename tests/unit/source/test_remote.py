@@ -97,7 +97,8 @@ async def test_history_that_was_rewritten_is_followed(remote, repository):
     one = remote()
     assert await one.look("") is not None
     repository.references.delete("refs/heads/main")
-    assert (await one.look("")).mark == commit(repository, "other")
+    other = commit(repository, "other")
+    assert (await one.look("")).mark == other
 
 
 async def test_an_annotated_tag_is_its_commit(remote, repository):
@@ -277,7 +278,8 @@ async def test_a_signed_head_is_followed_and_an_unsigned_one_is_not(remote, repo
     unsigned = signed(repository, "y")
     assert f"commit {unsigned[:12]} is not verified: it has no" in await refusal(one, first)
     assert "it has no signature" in await refusal(one, first)
-    assert (await one.look(first)).mark == good("z")
+    last = good("z")
+    assert (await one.look(first)).mark == last
     assert (await remote(first, mode=HEAD).look("")).signature == found.signature
     assert "it has no signature" in await refusal(remote(unsigned, mode=HEAD))
 
