@@ -180,8 +180,8 @@ async def served(plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
         finally:
             home = Ref(plane.name, SERVICE_BROKER, scene.home, scene.name)
             await removal.remove(plane.cluster, home)
-            for kind in (BINDING, INSTANCE):
-                for live in await scene.all_of(kind):
+            for kind, place in ((BINDING, ""), (INSTANCE, ""), (BROKER_RECORD, scene.home)):
+                for live in await scene.all_of(kind, place):
                     await removal.remove_for_good(plane, ref_of(plane.name, kind, live))
             for crd in scene.generated():
                 await removal.remove_manifest(plane.cluster, refs.CRD, crd)
