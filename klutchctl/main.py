@@ -7,13 +7,18 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from klutchctl import settings
 from klutchctl.commands import (
+    CHANGE,
+    FILES,
+    LOOK,
+    MACHINE,
     Command,
     Group,
     apply,
@@ -55,81 +60,76 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _READS: Final = meanings(ExitCode.PARTIAL)
-_DETAILED: Final = {ExitCode.CHANGES: "success, and there are changes (with --detailed-exitcode)"}
-_PLANS: Final = _READS | meanings(ExitCode.HELD_BACK) | _DETAILED
-_WRITES: Final = _READS | meanings(
-    ExitCode.HELD_BACK, ExitCode.STALE, ExitCode.LOCKED, ExitCode.UNHEALTHY
-)
-# Each command, and what its exit codes mean, as its help says.
-COMMANDS: Final[Sequence[tuple[str, Callable[..., int], Mapping[ExitCode, str]]]] = (
-    ("init", init.init, _READS),
-    ("validate", validate.validate, meanings(ExitCode.DENIED)),
-    ("render", validate.render, {}),
-    ("plan", plan.plan, _PLANS | meanings(ExitCode.DENIED)),
-    ("diff", plan.plan, _PLANS | meanings(ExitCode.DENIED)),
-    ("apply", apply.apply, _WRITES | meanings(ExitCode.DENIED)),
-    ("controller", controller.controller, meanings(ExitCode.LOCKED)),
-    ("drift", plan.drift, _PLANS),
-    ("why", status.why, _READS),
-    ("bind", bind.bind, bind.CODES),
-    ("board", board.board, {}),
-    ("catalog", catalog.catalog, catalog.CODES),
-    ("import", init.import_, _READS),
-    ("release", apply.release, _WRITES),
-    ("show", plan.show, {}),
-    ("snapshot", status.snapshot, _READS),
-    ("status", status.status, _READS | meanings(ExitCode.UNHEALTHY)),
-    ("doctor", doctor.doctor, _READS | doctor.CODES),
-    ("schema", init.schema, {}),
-    ("completion", completion.completion, {}),
-    ("explain", explain.explain, {}),
-)
-# An option that narrows what is done must not be ignored.
-_ALWAYS_WHOLE: Final = frozenset(
-    {
-        "catalog",
-        "completion",
-        "explain",
+_PLANS: Final = {
+    **_READS,
+    **meanings(ExitCode.HELD_BACK),
+    ExitCode.CHANGES: "success, and there are changes (with --detailed-exitcode)",
+}
+_SHOWS: Final = _READS | meanings(ExitCode.UNHEALTHY)
+_WRITES: Final = _SHOWS | meanings(ExitCode.HELD_BACK, ExitCode.STALE, ExitCode.LOCKED)
+_DENIED: Final = meanings(ExitCode.DENIED)
+_CLUSTERS: Final = "--cluster and -l"
+_BOTH: Final = "--cluster, -l and --kubeconfig"
+
+
+class Entry(NamedTuple):
+    """A command, as the help shows it: an example, and the meanings of its exit codes."""
+
+    name: str
+    run: Callable[..., int]
+    group: str
+    example: str
+    codes: Mapping[ExitCode, str]
+    heeds: str = ""  # of the global options; one that narrows must not be ignored
+
+
+COMMANDS: Final = (
+    Entry(
         "init",
-        "release",
-        "sandbox",
-        "schema",
-        "show",
-        "validate",
-        "version",
-        "why",
-    }
+        init.init,
+        FILES,
+        "~/fleet --name acme --control-plane eu --app shop-1 --team shop",
+        _READS,
+        "--kubeconfig",
+    ),
+    Entry("validate", validate.validate, FILES, "--base origin/main", _DENIED),
+    Entry("render", validate.render, FILES, "--cluster shop-1", {}, _CLUSTERS),
+    Entry("import", init.import_, FILES, "--out imported", _READS, _BOTH),
+    Entry("catalog", catalog.catalog, FILES, "broker.yaml --credentials keys.yaml", catalog.CODES),
+    Entry("schema", init.schema, FILES, "fleet.schema.json", {}),
+    Entry("plan", plan.plan, LOOK, "--out fleet.plan", _PLANS | _DENIED, _BOTH),
+    Entry("diff", plan.plan, LOOK, "--base origin/main -o markdown", _PLANS | _DENIED, _BOTH),
+    Entry("drift", plan.drift, LOOK, "--detailed-exitcode", _PLANS, _BOTH),
+    Entry("show", plan.show, LOOK, "fleet.plan", {}),
+    Entry("status", status.status, LOOK, "--watch", _SHOWS, _BOTH),
+    Entry("why", status.why, LOOK, "shop-1/shop-databases", _READS, "--kubeconfig"),
+    Entry("board", board.board, LOOK, "--listen 127.0.0.1:8080", {}, _BOTH),
+    Entry("snapshot", status.snapshot, LOOK, "--out live.json", _READS, _BOTH),
+    Entry("doctor", doctor.doctor, LOOK, "--for plan", _READS | doctor.CODES, _BOTH),
+    Entry("explain", explain.explain, LOOK, "MassDeletion", {}),
+    Entry("apply", apply.apply, CHANGE, "fleet.plan --wait", _WRITES | _DENIED, _BOTH),
+    Entry(
+        "controller",
+        controller.controller,
+        CHANGE,
+        "--git https://git.example.com/fleet.git --ref main",
+        meanings(ExitCode.LOCKED),
+        _BOTH,
+    ),
+    Entry("release", apply.release, CHANGE, "shop-1/shop-databases", _WRITES, "--kubeconfig"),
+    Entry(
+        "bind", bind.bind, CHANGE, "https://bind.example.org --context shop-1", bind.CODES, _BOTH
+    ),
+    Entry("completion", completion.completion, MACHINE, "bash", {}),
 )
-for _command, _function, _codes in COMMANDS:
-    _also = "--kubeconfig" if ExitCode.PARTIAL in _codes else ""
-    if _command not in _ALWAYS_WHOLE and _command not in ("bind", "board", "render"):
-        _also = "--cluster, -l and --kubeconfig"
-    app.command(_command, cls=Command, epilog=end_of_help(_command, _codes, _also))(_function)
-app.add_typer(sandbox.app, name="sandbox")
+_TAKE_CLUSTERS: Final = {one.name for one in COMMANDS if "--cluster" in one.heeds}
+app.add_typer(sandbox.app, name="sandbox", rich_help_panel=MACHINE)
+for _one in COMMANDS:
+    _end = end_of_help(f"{_one.name} {_one.example}", _one.codes, _one.heeds)
+    app.command(_one.name, cls=Command, rich_help_panel=_one.group, epilog=_end)(_one.run)
 
 
 _PACKAGES: Final = ("klutchctl", "reconciler", "konnector", "bind")
-
-
-# Global options, and whether a value follows. `-v` is not among them: `version` has its own.
-_GLOBAL: Final[Mapping[str, bool]] = {
-    "--allow-networks": True,
-    "--allow-unreachable": False,
-    "--burst": True,
-    "--chdir": True,
-    "--cluster": True,
-    "--connect-timeout": True,
-    "--deny-networks": True,
-    "--docs": True,
-    "--git-owner-check": True,
-    "--kubeconfig": True,
-    "--no-color": False,
-    "--parallelism": True,
-    "--qps": True,
-    "--selector": True,
-    "--timeout": True,
-    "-l": True,
-}
 
 
 def _show_version(asked: bool) -> None:
@@ -231,7 +231,7 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if chdir is not None:
         os.chdir(chdir)
-    if (cluster or selector is not None) and context.invoked_subcommand in _ALWAYS_WHOLE:
+    if (cluster or selector is not None) and context.invoked_subcommand not in _TAKE_CLUSTERS:
         raise typer.BadParameter(
             f"`{context.invoked_subcommand}` does not take --cluster and --selector"
         )
@@ -268,7 +268,7 @@ def _selector(text: str | None) -> "Selector | None":
         raise typer.BadParameter(str(error), param_hint="'--selector' / '-l'") from None
 
 
-@app.command(cls=Command, epilog=end_of_help("version", {}))
+@app.command(cls=Command, rich_help_panel=MACHINE, epilog=end_of_help("version --verbose", {}))
 def version(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also print the environment, and name clashes.")
@@ -307,7 +307,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code. Errors go to stderr."""
     arguments = globals_first(arguments)
     try:
-        return int(app(args=arguments, prog_name="klutchctl", standalone_mode=False) or 0)
+        return int(_group()(args=arguments, prog_name="klutchctl", standalone_mode=False) or 0)
     except typer.TyperException as error:
         _show_usage_error(error)
         return ExitCode.USAGE
@@ -325,6 +325,18 @@ def run(arguments: list[str]) -> int:
         return first(map(code_of, leaves(error)))
 
 
+@cache
+def _group() -> Any:
+    return typer.main.get_command(app)
+
+
+@cache
+def _moved() -> Mapping[str, bool]:
+    """Return the global options, and whether a value follows. `version` has a `-v` of its own."""
+    options = [one for one in _group().params if not one.is_eager and one.name != "verbose"]
+    return {name: not one.is_flag for one in options for name in one.opts}
+
+
 def globals_first(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with global options moved before the command; all else in order.
 
@@ -338,11 +350,11 @@ def globals_first(arguments: Sequence[str]) -> list[str]:
             rest += [argument, *waiting]
             break
         name, has_value = _name(argument)
-        if name not in _GLOBAL:
+        if name not in _moved():
             rest.append(argument)
             continue
         moved.append(argument)
-        if _GLOBAL[name] and not has_value:
+        if _moved()[name] and not has_value:
             moved += [value for value in [next(waiting, None)] if value is not None]
     return [*moved, *rest]
 
@@ -363,7 +375,7 @@ def is_verbose(arguments: Sequence[str]) -> bool:
             return True
         if not argument.startswith("-"):
             return False
-        if _GLOBAL.get(argument):
+        if _moved().get(argument):
             next(waiting, None)
     return False
 

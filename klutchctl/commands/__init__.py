@@ -24,45 +24,14 @@ _HEADINGS: Final[Mapping[str, str]] = {
 _HEADING_OF: Final = {
     name: heading for heading, names in _HEADINGS.items() for name in names.split()
 }
-_COMMANDS: Final[Mapping[str, str]] = {
-    "Files of a fleet": "init validate render import catalog schema",
-    "Look at clusters": "plan diff drift show status why board snapshot doctor explain",
-    "Change clusters": "apply controller release bind",
-    "This machine": "sandbox completion version",
-}
-EXAMPLES: Final[Mapping[str, str]] = {
-    "init": "init ~/fleet --name acme --control-plane eu --app shop-1 --team shop",
-    "validate": "validate --base origin/main",
-    "render": "render --cluster shop-1",
-    "plan": "plan --out fleet.plan",
-    "diff": "diff --base origin/main -o markdown",
-    "apply": "apply fleet.plan --wait",
-    "controller": "controller --git https://git.example.com/fleet.git --ref main",
-    "drift": "drift --detailed-exitcode",
-    "why": "why shop-1/shop-databases",
-    "bind": "bind https://bind.example.org --context shop-1",
-    "board": "board --listen 127.0.0.1:8080",
-    "catalog": "catalog broker.yaml --credentials keys.yaml",
-    "import": "import --out imported",
-    "release": "release shop-1/shop-databases",
-    "show": "show fleet.plan",
-    "snapshot": "snapshot --out live.json",
-    "status": "status --watch",
-    "doctor": "doctor --for plan",
-    "schema": "schema fleet.schema.json",
-    "completion": "completion bash",
-    "explain": "explain MassDeletion",
-    "version": "version --verbose",
-    "up": "sandbox up --app-clusters 2 --services --programs",
-    "down": "sandbox down --delete",
-    "status of a sandbox": "sandbox status --name foundry",
-}
+_GROUPS: Final = ("Files of a fleet", "Look at clusters", "Change clusters", "This machine")
+FILES, LOOK, CHANGE, MACHINE = _GROUPS  # of commands
 
 
 def end_of_help(example: str, codes: Mapping[ExitCode, str], also: str = "") -> str:
-    """Return the end of a command's help. `example`: a key of EXAMPLES; `also`: global options."""
+    """Return the end of a command's help. `also`: the global options that it heeds."""
     also = also and f"Also here, as all of `klutchctl --help`: {also}.\n\n"
-    return f"\b\nExample:\n  klutchctl {EXAMPLES[example]}\n\n{also}{codes_help(codes)}"
+    return f"\b\nExample:\n  klutchctl {example}\n\n{also}{codes_help(codes)}"
 
 
 def _write(command: TyperCommand | TyperGroup, context: Any, formatter: Any) -> None:
@@ -89,9 +58,10 @@ class Group(TyperGroup):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         _write(self, ctx, formatter)
-        for heading, names in _COMMANDS.items() if ctx.parent is None else ():
+        for heading in _GROUPS if ctx.parent is None else ():
             with formatter.section(heading):
-                found = ((one, self.get_command(ctx, one)) for one in names.split())
-                formatter.write_dl([(one, c.get_short_help_str(60)) for one, c in found if c])
+                named = ((one, self.commands[one]) for one in self.list_commands(ctx))
+                of = [one for one in named if getattr(one[1], "rich_help_panel", "") == heading]
+                formatter.write_dl([(name, one.get_short_help_str(60)) for name, one in of])
         if ctx.parent is not None:
             self.format_commands(ctx, formatter)

@@ -60,7 +60,9 @@ class Format(StrEnum):
     JSON = "json"
 
 
-@app.command(cls=Command, epilog=end_of_help("up", {}))
+@app.command(
+    cls=Command, epilog=end_of_help("sandbox up --app-clusters 2 --services --programs", {})
+)
 def up(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
     name: _Name = "default",
@@ -185,7 +187,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     return ExitCode.SUCCESS
 
 
-@app.command(cls=Command, epilog=end_of_help("down", {}))
+@app.command(cls=Command, epilog=end_of_help("sandbox down --delete", {}))
 def down(
     context: typer.Context,
     name: _Name = "default",
@@ -207,7 +209,7 @@ def down(
     return ExitCode.SUCCESS
 
 
-@app.command(cls=Command, epilog=end_of_help("status of a sandbox", _STATUS_CODES))
+@app.command(cls=Command, epilog=end_of_help("sandbox status --name foundry", _STATUS_CODES))
 def status(
     context: typer.Context,
     name: _Name = "default",

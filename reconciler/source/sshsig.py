@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeAlias
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from reconciler.source.signature import Refused, shown
 
@@ -30,14 +31,12 @@ _DIGESTS: Final = {b"sha256": hashlib.sha256, b"sha512": hashlib.sha512}
 _MOST_ARMOR: Final = 16 << 10  # bytes; one with RSA of 16,384 bits has 6 kB
 
 _FEWEST_BITS: Final = 2_048
-_MOST_BITS: Final = 16_384  # as in OpenSSH: more cost more time than they are worth
-_MOST_EXPONENT_BITS: Final = 64
 _USER_PRESENT: Final = 0x01  # a flag of what a security key signs: somebody touched it
 _ED25519, _RSA = b"ssh-ed25519", b"ssh-rsa"
-_CURVES: Final[Mapping[bytes, tuple[ec.EllipticCurve, hashes.HashAlgorithm]]] = {
-    b"nistp256": (ec.SECP256R1(), hashes.SHA256()),
-    b"nistp384": (ec.SECP384R1(), hashes.SHA384()),
-    b"nistp521": (ec.SECP521R1(), hashes.SHA512()),
+_CURVES: Final[Mapping[bytes, hashes.HashAlgorithm]] = {
+    b"nistp256": hashes.SHA256(),
+    b"nistp384": hashes.SHA384(),
+    b"nistp521": hashes.SHA512(),
 }
 _TYPES: Final = (
     *(b"ecdsa-sha2-" + curve for curve in _CURVES),
@@ -74,14 +73,16 @@ class _Reader:
         start, self._position = self._position, end
         return self._content[start:end]
 
-    def byte(self) -> int:
-        return self.take(1)[0]
-
     def number(self) -> int:
         return int.from_bytes(self.take(4), "big")
 
     def string(self) -> bytes:
         return self.take(self.number())
+
+    def last(self) -> bytes:
+        """Return the last of the strings that are left, of which there is one at least."""
+        found = self.string()
+        return found if self._position == len(self._content) else self.last()
 
     def mpint(self) -> int:
         """Return an integer. Raises Refused for a negative one, or one with idle zeros before."""
@@ -119,7 +120,7 @@ class PublicKey:
             raise Refused(f"is made with {shown(algorithm)}, and its key is of type {own}")
         raw = reader.string()
         if self.application is not None:  # the device signs digests, its flags and a counter
-            flags, counter = reader.byte(), reader.take(4)
+            flags, counter = reader.take(1)[0], reader.take(4)
             if not flags & _USER_PRESENT:
                 raise Refused("is of a security key that nobody touched")
             message = _sha256(self.application) + bytes([flags]) + counter + _sha256(message)
@@ -138,8 +139,8 @@ class PublicKey:
                 numbers = _Reader(raw)
                 encoded = encode_dss_signature(numbers.mpint(), numbers.mpint())
                 numbers.end()
-                _, digest = _CURVES[_curve_of(self.type)]
-                self.key.verify(encoded, message, ec.ECDSA(digest))
+                curve = self.type.rpartition(b"-")[2].partition(b"@")[0]
+                self.key.verify(encoded, message, ec.ECDSA(_CURVES[curve]))
             case rsa.RSAPublicKey():
                 # Signers may leave zeros out that begin the number.
                 padded = raw.rjust((self.key.key_size + 7) // 8, b"\0")
@@ -148,10 +149,6 @@ class PublicKey:
 
 def _sha256(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
-
-
-def _curve_of(name: bytes) -> bytes:
-    return name.rpartition(b"-")[2].partition(b"@")[0]
 
 
 def _public_key(blob: bytes) -> PublicKey:
@@ -163,36 +160,19 @@ def _public_key(blob: bytes) -> PublicKey:
         known = ", ".join(one.decode() for one in _TYPES)
         raise Refused(f"is a key of type {shown(name)}, which is not accepted: use {known}")
     try:
-        key = _read_key(name, reader)
-    except ValueError:
+        key = load_ssh_public_key(name + b" " + base64.b64encode(blob))
+    except (ValueError, NotImplementedError, UnsupportedAlgorithm):
         raise Refused("is no key of its type") from None
-    application = reader.string() if name.startswith(b"sk-") else None  # FIDO
-    reader.end()
-    return PublicKey(name, key, application)
-
-
-def _read_key(name: bytes, reader: _Reader) -> _Key:
-    if name == _RSA:
-        exponent, modulus = reader.mpint(), reader.mpint()
-        bits = modulus.bit_length()
-        if bits < _FEWEST_BITS:
-            raise Refused(
-                f"is an RSA key of {bits} bits, and {_FEWEST_BITS} are the fewest accepted"
-            )
-        if bits > _MOST_BITS or exponent.bit_length() > _MOST_EXPONENT_BITS:
-            raise Refused("is an RSA key with numbers that are too large")
-        return rsa.RSAPublicNumbers(exponent, modulus).public_key()
-    if _ED25519 in name:
-        return Ed25519PublicKey.from_public_bytes(reader.string())
-    if reader.string() != _curve_of(name):
-        raise Refused("names another curve than its type")
-    curve, _ = _CURVES[_curve_of(name)]
-    return ec.EllipticCurvePublicKey.from_encoded_point(curve, reader.string())
+    assert isinstance(key, _Key)
+    if isinstance(key, rsa.RSAPublicKey) and key.key_size < _FEWEST_BITS:
+        why = f"is an RSA key of {key.key_size} bits, and {_FEWEST_BITS} are the fewest accepted"
+        raise Refused(why)
+    return PublicKey(name, key, reader.last() if name.startswith(b"sk-") else None)  # FIDO
 
 
 def _fingerprint(blob: bytes) -> str:
     """Return the name of the key in a blob, as `ssh-keygen -l` prints it."""
-    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode()
+    digest = base64.b64encode(_sha256(blob)).decode()
     return f"SHA256:{digest.rstrip('=')}"
 
 

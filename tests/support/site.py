@@ -35,7 +35,7 @@ _ACTIONS: Final = """{% set edit = page.meta.edit or page.edit_url %}
 
 def commands() -> Iterator[str]:
     """Yield a section for each command: what its `--help` prints."""
-    names = [name for name, _, _ in cli.COMMANDS]
+    names = [one.name for one in cli.COMMANDS]
     for words in ("", *names, "sandbox", "sandbox up", "sandbox down", "sandbox status"):
         yield _help(f"klutchctl {words}".strip(), cli.run, words.split())
 

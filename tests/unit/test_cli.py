@@ -167,10 +167,10 @@ ERRORS = {
 
 
 def failing(monkeypatch, error):
-    def fail(**ignored):
+    def fail(*_, **ignored):
         raise error
 
-    monkeypatch.setattr(main, "app", fail)
+    monkeypatch.setattr(main, "_group", lambda: fail)
 
 
 @pytest.mark.parametrize(("error", "code", "says"), ERRORS.values(), ids=ERRORS.keys())
@@ -343,7 +343,7 @@ def test_help_has_a_short_summary_and_an_example_that_runs(name, capsys):
     said = capsys.readouterr().out
     assert "range>" not in said
     assert [one.name for one in command.params if not (one.help or one.hidden)] == []
-    reads = any(name == one and ExitCode.PARTIAL in codes for one, _, codes in main.COMMANDS)
+    reads = any(name == one.name and ExitCode.PARTIAL in one.codes for one in main.COMMANDS)
     assert not reads or "--kubeconfig" in said
     example = said.partition("Example:\n")[2].splitlines()[0]
     program, *arguments = shlex.split(example)

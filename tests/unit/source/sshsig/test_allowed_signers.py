@@ -98,11 +98,6 @@ REFUSED = {
         "ends the time of its key before that begins",
     ),
     "RSA of 2047 bits": (f"a@x {rsa_line((1 << 2047) - 1)}", "is an RSA key of 2047 bits"),
-    "RSA of 20,000 bits": (f"a@x {rsa_line((1 << 20_000) - 1)}", "numbers that are too large"),
-    "RSA, large exponent": (
-        f"a@x {rsa_line((1 << 2048) - 1, (1 << 65) + 1)}",
-        "numbers that are too large",
-    ),
     "RSA, even exponent": (f"a@x {rsa_line((1 << 2048) - 1, 4)}", "is no key of its type"),
     "DSA": (
         f"a@x {line_of(b'ssh-dss', b'x')}",
@@ -119,11 +114,11 @@ REFUSED = {
     ),
     "another curve": (
         f"a@x {line_of(b'ecdsa-sha2-nistp256', b'nistp384', b'x')}",
-        "names another curve than its type",
+        "is no key of its type",
     ),
     "more in the key": (
         f"a@x {line_of(b'ssh-ed25519', b'x' * 32, b'y')}",
-        "holds more than belongs there",
+        "is no key of its type",
     ),
 }
 
