@@ -138,6 +138,7 @@ class Loop:
         return self._down(copy) if "status" in copy else None
 
     async def _down(self, copy: Object) -> None:
+        """Bring the status down."""
         metadata = copy["metadata"]
         here = f"{self._collection(self._apps[metadata['namespace']])}/{metadata['name']}/status"
         await self._app.write("PATCH", here, {"status": copy["status"]}, MERGE_PATCH)
