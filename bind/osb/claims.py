@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
+from bind.osb import informers as views
 from bind.osb.brokers import Brokers, Calls
 from bind.osb.decisions import binding as bindings
-from bind.osb.decisions import record, turn
+from bind.osb.decisions import credentials, record, turn
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.turn import Part
 from bind.osb.decisions.view import (
@@ -16,15 +17,6 @@ from bind.osb.decisions.view import (
     Pause,
     asked,
     stamped,
-)
-from bind.osb.informers import (
-    INSTANCE,
-    OF_INSTANCE,
-    PLACE,
-    Informers,
-    InstanceKey,
-    Places,
-    place_of,
 )
 from bind.osb.metrics import BrokerMetrics
 from reconciler.api.osb import BROKER_RECORD, GeneratedKind
@@ -45,47 +37,46 @@ class Claims:
 
     def __init__(  # noqa: PLR0913 - each is one thing
         self,
-        informers: Informers,
+        informers: views.Informers,
         executor: Executor,
         *,
         brokers: Brokers,
         calls: Calls,
-        places: Places,
+        places: views.Places,
         metrics: BrokerMetrics,
         terms: Callable[[], Sequence[str]],
     ) -> None:
         self._informers, self._executor, self._terms = informers, executor, terms
         self._brokers, self._calls, self._places = brokers, calls, places
         self._records, self._metrics = informers.recent(informers.records), metrics
-        self._pauses: dict[InstanceKey, dict[str, Pause]] = {}
+        self._pauses: dict[views.InstanceKey, dict[str, Pause]] = {}
         # Records that were made and that no view shows yet: without them, a failed try would be
         # followed by its own id again.
-        self._made: dict[InstanceKey, set[str]] = {}
+        self._made: dict[views.InstanceKey, set[str]] = {}
 
-    def subscribe(self, queue: Queue[InstanceKey]) -> None:
+    def subscribe(self, queue: Queue[views.InstanceKey]) -> None:
         """Have the instances enqueued whose records change."""
-        self._informers.records.subscribe(PLACE, queue.enqueue)
+        self._informers.records.subscribe(views.PLACE, queue.enqueue)
 
         def of_instance(instance_id: object) -> None:
             live = self._informers.records.get(self._informers.namespace, str(instance_id))
             if live is not None:
-                for key in place_of(live):
+                for key in views.place_of(live):
                     queue.enqueue(key)
 
-        self._informers.records.subscribe(OF_INSTANCE, of_instance)
+        self._informers.records.subscribe(views.OF_INSTANCE, of_instance)
 
-    async def reconcile(self, key: InstanceKey) -> timedelta | None:
+    async def reconcile(self, key: views.InstanceKey) -> timedelta | None:
         """Do what follows from the present state of an instance, and of its bindings.
 
         Raises ClusterErrors and Stopped.
         """
-        now = self._executor.now()
-        view = await self._look(key, now)
+        view = await self._look(key)
         if view is None:
             return None
         if (answer := self._calls.answer(key)) is not None:
             if answer.outcome is not None:
-                part = turn.answered(view, answer.ask, answer.outcome, now=now)
+                part = turn.answered(view, answer.ask, answer.outcome)
                 await self._execute(key, view, part)
             self._calls.forget(key)
             return timedelta()
@@ -93,18 +84,20 @@ class Claims:
             self._forget(key)
             self._metrics.held(view.kind.broker, key, is_held=False)
             return None
-        parts = turn.look(view, calling=self._calls.is_calling(key), now=now)
+        parts = turn.look(view, calling=self._calls.is_calling(key))
         self._metrics.held(view.kind.broker, key, is_held=turn.is_held(parts))
         agains = [await self._execute(key, view, part) for part in parts]
         for part in parts:
             self._ask(key, view, part)
         return min((again for again in agains if again is not None), default=None)
 
-    def _forget(self, key: InstanceKey) -> None:
+    def _forget(self, key: views.InstanceKey) -> None:
         self._pauses.pop(key, None)
         self._made.pop(key, None)
 
-    async def _execute(self, key: InstanceKey, view: InstanceView, part: Part) -> timedelta | None:
+    async def _execute(
+        self, key: views.InstanceKey, view: InstanceView, part: Part
+    ) -> timedelta | None:
         """Execute a decision, then remember what it says to."""
         live, kind = self._about(view, part)
         decision = part.next.decision
@@ -134,7 +127,7 @@ class Claims:
         found = (self._informers.claims.get(kind) for kind in kinds)
         return [self._records, *(recent for recent in found if recent is not None)]
 
-    def _ask(self, key: InstanceKey, view: InstanceView, part: Part) -> None:
+    def _ask(self, key: views.InstanceKey, view: InstanceView, part: Part) -> None:
         name = "" if view.broker is None else view.broker.spec.name
         connection = self._brokers.connection(name)
         if part.next.ask is None or connection is None or self._calls.is_calling(key):
@@ -150,7 +143,7 @@ class Claims:
 
     # Looks
 
-    async def _look(self, key: InstanceKey, now: datetime) -> InstanceView | None:
+    async def _look(self, key: views.InstanceKey) -> InstanceView | None:
         """Return all that concerns an instance; None where that is not known, or is nothing."""
         kind = self._informers.kind(key.group, key.kind)
         if kind is not None and not self._is_read(kind):
@@ -185,15 +178,16 @@ class Claims:
             crd_is_deleting=self._crd_is_deleting(kind),
             unsure=self._informers.unsure,
             term=self._terms()[0],
+            now=self._executor.now(),
         )
         made = [each for each in at_place if each.kind == record.BINDING]
-        bound = [await self._with_secret(each, now) for each in self._bindings_of(view, made)]
+        bound = [await self._with_secret(view, each) for each in self._bindings_of(view, made)]
         return replace(view, bindings=tuple(bound))
 
-    def _records_at(self, key: InstanceKey) -> list[Record]:
+    def _records_at(self, key: views.InstanceKey) -> list[Record]:
         """Return the records of instances at a place, and of bindings that were just made there."""
         view = self._informers.records
-        shown = set(view.keys_by(PLACE, key))
+        shown = set(view.keys_by(views.PLACE, key))
         made = {ObjectKey(self._informers.namespace, name) for name in self._made.get(key, ())}
         found = {each: self._record(each) for each in (*shown, *(made - shown))}
         gone = {each.name for each in made if found[each] is None or view.get(*each) is not None}
@@ -217,28 +211,27 @@ class Claims:
         return crd is None or manifest.is_deleting(crd)
 
     def _bindings_of(self, view: InstanceView, made: list[Record]) -> Iterator[BindingView]:
-        cluster, pauses = view.cluster, view.pauses
         left = self._binding_records(view, made)
         for kind in self._informers.binding_kinds(view.kind):
             recent = self._informers.claims.synced(kind.kind)
             if recent is None:
                 continue
             place = ObjectKey(view.namespace, view.name)
-            for name in recent.view.store.keys_by(INSTANCE, place):
+            for name in recent.view.store.keys_by(views.INSTANCE, place):
                 live = recent.get(*name)
                 if live is not None:
                     records = tuple(left.pop(uid_of(live), ()))
                     is_deleting = self._crd_is_deleting(kind)
-                    yield BindingView(cluster, kind, live, records, None, pauses, is_deleting)
+                    yield BindingView(view.cluster, kind, live, records, None, is_deleting)
         for records_left in left.values():
             kind_left = self._kind_of(records_left[0])
             if kind_left is not None:
-                yield BindingView(cluster, kind_left, None, tuple(records_left), None, pauses)
+                yield BindingView(view.cluster, kind_left, None, tuple(records_left))
 
     def _binding_records(self, view: InstanceView, made: list[Record]) -> dict[str, list[Record]]:
         found = {each.id: each for each in made}
         for instance in (*view.records, *view.others):
-            for key in self._informers.records.keys_by(OF_INSTANCE, instance.id):
+            for key in self._informers.records.keys_by(views.OF_INSTANCE, instance.id):
                 one = self._record(key)
                 if one is not None:
                     found[one.id] = one
@@ -253,10 +246,10 @@ class Claims:
             return kind if self._informers.claims.synced(kind.kind) is not None else None
         return _generated(left, instances="?")
 
-    async def _with_secret(self, binding: BindingView, now: datetime) -> BindingView:
-        if binding.live is None or not bindings.needs_secret(binding, now=now):
+    async def _with_secret(self, view: InstanceView, binding: BindingView) -> BindingView:
+        if binding.live is None or not bindings.needs_secret(view, binding):
             return binding
-        name = bindings.secret_name(binding)
+        name = credentials.name_of(binding.live)
         ref = Ref(binding.cluster, SECRET, manifest.namespace_of(binding.live), name)
         live = await self._informers.cluster.get(ref)
         return replace(binding, secret=HeldSecret(live))

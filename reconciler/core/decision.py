@@ -175,6 +175,14 @@ def modification(cluster: str, kind: Kind, live: Manifest, /, **parts: JSON) -> 
     return Patch(m.ref_of(cluster, kind, live), {**parts, "metadata": metadata})
 
 
+def held(cluster: str, kind: Kind, live: Manifest, finalizer: str) -> Patch | None:
+    """Return the merge patch that puts a finalizer on an object, unless it has it."""
+    finalizers = m.finalizers_of(live)
+    if finalizer in finalizers:
+        return None
+    return modification(cluster, kind, live, metadata={"finalizers": [*finalizers, finalizer]})
+
+
 def unheld(cluster: str, kind: Kind, live: Manifest, finalizer: str) -> Patch | None:
     """Return the merge patch that takes a finalizer off an object, if it has it."""
     held = m.finalizers_of(live)

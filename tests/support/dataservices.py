@@ -14,6 +14,7 @@ from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Patch
 from reconciler.core.manifest import Manifest, get_map, get_maps, get_text
+from tests.kit.json_patch import merged
 
 UID = "0b5b2a53-1e8f-4c3b-9a53-6b8f0f2f7a01"
 NOW = datetime(2026, 11, 25, 12, 0, 0, tzinfo=UTC)
@@ -70,18 +71,6 @@ def after(live: Manifest, decision: Decision) -> Any:
         if isinstance(step, Patch) and step.ref.name == get_text(live, "metadata", "name"):
             body = merged(body, step.body)
     return merged(body, {"status": decision.fields})
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """Return what RFC 7386 makes of an object."""
-    if not isinstance(patch, dict):
-        return patch
-    held = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        held[key] = merged(held.get(key), value)
-        if value is None:
-            del held[key]
-    return held
 
 
 def conditions(live: Manifest) -> dict[str, str]:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bind.osb.decisions import binding as bindings
+from bind.osb.decisions import credentials, turn
 from bind.osb.decisions import record as records_of
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import (
@@ -41,7 +42,8 @@ from reconciler.core.decision import Create, Decision, Delete, Patch, Step, stat
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.core.times import format_time
-from tests.support import osb_catalogues, osb_views, osb_wire
+from tests.kit import json_patch
+from tests.support import osb_catalogues, osb_wire
 from tests.support.osb_broker import ScriptedBroker
 from tests.support.osb_turns import outcome_of
 
@@ -230,6 +232,8 @@ class World:
             self.place,
             broker,
             tuple(self.records(records_of.INSTANCE)),
+            pauses=dict(self.pauses),
+            now=self.now,
         )
         return self.otherwise(view)
 
@@ -243,12 +247,11 @@ class World:
             kind,
             live,
             tuple(mine),
-            pauses=dict(self.pauses),
             crd_is_deleting=self.crd_is_deleting,
         )
-        if not bindings.needs_secret(view, now=self.now):
+        if not bindings.needs_secret(self.view(), view):
             return view
-        secret = self.live(SECRET, bindings.secret_name(view))
+        secret = self.live(SECRET, credentials.name_of(live or {}))
         return replace(view, secret=HeldSecret(secret))
 
     def names(self) -> list[str]:
@@ -271,10 +274,8 @@ class World:
         every = [*self.records(), *self.records(records_of.INSTANCE)]
         free, has_called = not any(one.holds_turn(self.now) for one in every), False
         seen = {name: self.binding(name) for name in self.names()}
-        for name in sorted(
-            seen, key=lambda each: (bindings.urgency(view, seen[each], now=self.now), each)
-        ):
-            next_ = bindings.look(view, seen[name], free=free, now=self.now)
+        for name in sorted(seen, key=lambda each: (bindings.urgency(view, seen[each]), each)):
+            next_ = bindings.look(replace(view, free=free), seen[name])
             is_call = next_.ask is not None and is_mutating(next_.ask.call)
             if next_.begins:
                 free = False
@@ -292,10 +293,10 @@ class World:
                 return next_.decision.again
             answer = self._call(next_.ask)
             self.meanwhile()
-            after = bindings.answered(
-                self.view(), self.binding(name), next_.ask, answer, now=self.now
+            after = turn.answered(
+                replace(self.view(), bindings=(self.binding(name),)), next_.ask, answer
             )
-            self._execute(after, name)
+            self._execute(after.next, name)
         except Old as error:
             self.steps.append(f"old: {error}")
         return SOON
@@ -364,7 +365,7 @@ class World:
         metadata = manifest.get_map(body, "metadata")
         version = manifest.get_text(metadata, "resourceVersion")
         live = self._expect(ref, manifest.get_text(metadata, "uid"), version, moved)
-        merged = osb_views.merged(live, body)
+        merged = json_patch.merged(live, body)
         merged["metadata"] = {**merged["metadata"], "resourceVersion": str(next(self.versions))}
         self.objects[ref] = merged
         moved[ref] = (moved.get(ref, (version, ""))[0], merged["metadata"]["resourceVersion"])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from bind.osb.decisions import instance, instance_moves, record
+from bind.osb.decisions import instance, record, turn
 from bind.osb.decisions.view import Ask, Broker, InstanceView, Next, Pause, Place
 from reconciler.api.osb import BROKER_RECORD, BrokerSpec, GeneratedKind, Timing
 from reconciler.blueprints.offering import answers, messages
@@ -151,6 +151,7 @@ class Turns:
             records=tuple(one for one in records if one.claim.uid == uid),
             others=tuple(one for one in records if one.claim.uid != uid),
             pauses=dict(self.pauses),
+            now=self.now,
         )
 
     def _catalogue(self) -> Catalogue:
@@ -177,7 +178,7 @@ class Turns:
         return timedelta()
 
     def _turn(self) -> timedelta | None:
-        following = instance.look(self.view(), free=True, now=self.now)
+        following = instance.look(self.view())
         self._follow(following)
         ask: Ask | None = following.ask
         if ask is None:
@@ -189,8 +190,9 @@ class Turns:
         self._may_die()
         if self.meanwhile is not None:
             self.meanwhile()
-            self._follow(replace(instance.look(self.view(), free=False, now=self.now), ask=None))
-        after = instance_moves.answered(self.view(), ask, outcome, now=self.now)
+            busy = replace(self.view(), free=False)
+            self._follow(replace(instance.look(busy), ask=None))
+        after = turn.answered(self.view(), ask, outcome).next
         self._follow(after)
         return after.decision.again
 

@@ -15,6 +15,7 @@ from reconciler.core.decision import Create, Delete, Patch
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
 from reconciler.core.secret import Secret
+from tests.kit.json_patch import merged
 
 NOW: Final = datetime(2026, 11, 25, 12, tzinfo=UTC)
 UID: Final = "11111111-1111-4111-8111-111111111111"
@@ -126,7 +127,7 @@ def held(state: State, *, uid: str = UID, mark: str = "", **fields: Any) -> Reco
 
 def view(live: Manifest | None, *records: Record, **fields: Any) -> InstanceView:
     made = InstanceView(
-        "plane", KIND, "app", "orders", live, place=PLACE, broker=BROKER, records=records
+        "plane", KIND, "app", "orders", live, place=PLACE, broker=BROKER, records=records, now=NOW
     )
     return replace(made, **fields)
 
@@ -174,15 +175,3 @@ def recorded(found: Next, before: Record | None = None) -> Record:
         if isinstance(step, Patch) and step.ref.name == before.id:
             live = merged(live, {"spec": step.body.get("spec", {})})
     return record.read(live, "plane")
-
-
-def merged(live: Any, patch: Any) -> Any:
-    if not isinstance(patch, Mapping):
-        return patch
-    found = dict(live) if isinstance(live, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            found.pop(key, None)
-        else:
-            found[key] = merged(found.get(key), value)
-    return found

@@ -14,8 +14,8 @@ from bind.osb.dataservices import connection, instances, managed, rules
 from bind.osb.dataservices.connection import CREATED, Ledger, Seen
 from bind.osb.dataservices.instances import INSTANCES
 from bind.osb.dataservices.store import Kept, Stated, Store
-from bind.osb.decisions import binding, causes, credentials, record
-from bind.osb.decisions.bindings import seen as look_of
+from bind.osb.decisions import binding, causes, credentials, record, turn
+from bind.osb.decisions import binding_state as look_of
 from bind.osb.decisions.record import Intent, Record, identifier
 from bind.osb.decisions.view import Ask, BindingView, HeldSecret, InstanceView, Next
 from reconciler.api.osb import GeneratedKind
@@ -91,21 +91,19 @@ class Bindings(Store[Seen]):
             _claim(seen, kept),
             kept.records,
             _secret(seen, kept.records),
-            kept.pauses,
         )
         return rules.view_of(seen, kind, live, made, (bound,), kept.pauses)
 
     def look(self, seen: Seen, kept: Kept) -> Next:
         view = self.view(seen, kept)
         free = not any(one.holds_turn(seen.now) for one in view.records)
-        return binding.look(view, view.bindings[0], free=free, now=seen.now)
+        return binding.look(replace(view, free=free), view.bindings[0])
 
     def answer(self, seen: Seen, kept: Kept, ask: Ask, outcome: Outcome) -> Next:
         if isinstance(outcome, outcomes.Done) and (given := _given(outcome)) is not None:
             texts = json.dumps(_texts(seen, ask.record, given))
             outcome = replace(outcome, credentials=Secret(texts))
-        view = self.view(seen, kept)
-        return binding.answered(view, view.bindings[0], ask, outcome, now=seen.now)
+        return turn.answered(self.view(seen, kept), ask, outcome).next
 
     def call(self, seen: Seen, call: Call) -> Call:
         if not isinstance(call, messages.Bind):
@@ -163,8 +161,8 @@ def of_instance(seen: Seen, live: Manifest) -> instances.Seen:
 
 
 def needs_secret(seen: Seen, kept: Kept) -> bool:
-    kept = BINDINGS.recalled(seen, kept)
-    return binding.needs_secret(BINDINGS.view(seen, kept).bindings[0], now=seen.now)
+    view = BINDINGS.view(seen, BINDINGS.recalled(seen, kept))
+    return binding.needs_secret(view, view.bindings[0])
 
 
 def _claim(seen: Seen, kept: Kept) -> Manifest:
@@ -292,7 +290,7 @@ def _closed(seen: Seen, records: list[Record]) -> Iterator[Record]:
             yield one
             continue
         view = BINDINGS.view(seen, Kept(tuple(records)))
-        looked = look_of.seen(view, view.bindings[0], now=seen.now)
+        looked = look_of.seen(view, view.bindings[0])
         catalog = look_of.circumstances(looked, record.FAILED)
         yield replace(one, intent=replace(one.intent, closed=record.FAILED, catalog=catalog))
 

@@ -145,11 +145,10 @@ class Jobs(ManagedReconciler[jobs.Seen]):
 
     def _named(self, live: Manifest) -> frozenset[int]:
         """Return the numbers of others, also of those that were written just now."""
-        is_restore = self._view is self._common.informers.restores
         places = self._view.keys()
         others = (self._live.get(*place) for place in places)
         numbers = (
-            jobs.number_of(one, is_restore=is_restore)
+            jobs.number_of(self._view.kind, one)
             for one in others
             if one is not None
             and manifest.uid_of(one) != manifest.uid_of(live)

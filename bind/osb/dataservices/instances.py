@@ -11,7 +11,7 @@ from typing import Final
 
 from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.store import Kept, Stated, Store
-from bind.osb.decisions import causes, instance, instance_moves, record
+from bind.osb.decisions import causes, instance, record, turn
 from bind.osb.decisions.record import Intent, Record, State, identifier
 from bind.osb.decisions.view import Ask, BindingView, InstanceView, Next, stamped
 from reconciler.api.osb import GeneratedKind
@@ -159,12 +159,12 @@ class Instances(Store[Seen]):
         return rules.view_of(seen, kind, live, kept.records, bound, kept.pauses)
 
     def look(self, seen: Seen, kept: Kept) -> Next:
-        return instance.look(self.view(seen, kept), free=True, now=seen.now)
+        return instance.look(self.view(seen, kept))
 
     def answer(self, seen: Seen, kept: Kept, ask: Ask, outcome: Outcome) -> Next:
         if isinstance(outcome, outcomes.Done) and outcome.parameters is not None:
             outcome = replace(outcome, parameters=rules.in_order(outcome.parameters))
-        return instance_moves.answered(self.view(seen, kept), ask, outcome, now=seen.now)
+        return turn.answered(self.view(seen, kept), ask, outcome).next
 
     def call(self, seen: Seen, call: Call) -> Call:
         organization = manifest.get_text(seen.wanted, "organizationGuid")

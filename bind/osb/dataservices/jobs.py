@@ -14,10 +14,12 @@ from bind.osb.dataservices import instances, managed, rules
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, UNAVAILABLE
 from reconciler.blueprints.offering.messages import HttpRequest
 from reconciler.blueprints.offering.outcomes import Unknown, Unsent, scrub
-from reconciler.core import keys, manifest
-from reconciler.core.decision import Decision, Note, Task
+from reconciler.core import conditions, keys, manifest
+from reconciler.core.conditions import Condition
+from reconciler.core.decision import Decision, Note, writes
 from reconciler.core.documents import object_of
 from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import Kind
 from reconciler.core.secret import Secret
 from reconciler.core.times import moment
 
@@ -62,44 +64,13 @@ def reply(status: int, body: bytes, secrets: Sequence[Secret]) -> Reply:
     return Reply(status, value, scrub(words, secrets) or f"HTTP {status}, without a word")
 
 
-def every_job(purpose: Purpose, instance: str, sort: str) -> Ask:
-    """Return the question for all backups or restores (`sort`) of an instance."""
-    return Ask(purpose, HttpRequest("GET", f"{_path_of(instance)}/{sort}"))
-
-
-def configured(instance: str, wanted: Manifest) -> Ask:
-    """Return the request to treat backups of an instance so."""
-    return Ask("configure", HttpRequest("PUT", _path_of(instance), manifest.canonical(wanted)))
-
-
-def new_backup(instance: str) -> Ask:
-    return Ask("create", HttpRequest("POST", f"{_path_of(instance)}/backups"))
-
-
-def new_restore(instance: str, number: int) -> Ask:
-    """Return the request to bring a backup back."""
-    return Ask("create", HttpRequest("POST", f"{_path_of(instance)}/backups/{number}/restore"))
-
-
-def one_job(instance: str, sort: str, number: int) -> Ask:
-    return Ask("read", HttpRequest("GET", f"{_path_of(instance)}/{sort}/{number}"))
-
-
-def deleted_backup(instance: str, number: int) -> Ask:
-    return Ask("delete", HttpRequest("DELETE", f"{_path_of(instance)}/backups/{number}"))
-
-
-def _path_of(instance: str) -> str:
-    return f"/instances/{quote(instance, safe='')}"
-
-
 UNDER_WAY: Final = ("queued", "running")
 STATES: Final = (*UNDER_WAY, "done", "failed", "deleted")
 _SETTINGS: Final = ("encryption_key", "exclude_from_auto_backup", "credentials_updated_by_user")
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class _Words:
     """The names under which a kind says the same, and what its jobs are called on the wire."""
 
     sort: str
@@ -110,10 +81,14 @@ class Words:
     finished: str
 
 
-_BACKUP: Final = Words("backups", keys.BACKUP_ID, "id", "status", "triggered_at", "finished_at")
-_RESTORE: Final = Words(
-    "restores", keys.RESTORE_ID, "restoreId", "state", "triggeredAt", "finishedAt"
-)
+_WORDS: Final = {
+    managed.BACKUP: _Words(
+        "backups", keys.BACKUP_ID, "id", "status", "triggered_at", "finished_at"
+    ),
+    managed.RESTORE: _Words(
+        "restores", keys.RESTORE_ID, "restoreId", "state", "triggeredAt", "finishedAt"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +108,8 @@ class Seen(managed.Seen):
         return self.kind == managed.RESTORE
 
     @property
-    def words(self) -> Words:
-        return words(self.is_restore)
+    def words(self) -> _Words:
+        return _WORDS[self.kind]
 
     @property
     def instance(self) -> str:
@@ -149,7 +124,7 @@ class Seen(managed.Seen):
     @property
     def number(self) -> int | None:
         """Its number at the backup manager, None where it has none yet."""
-        return number_of(self.live, is_restore=self.is_restore)
+        return number_of(self.kind, self.live)
 
     @property
     def state(self) -> str:
@@ -182,21 +157,16 @@ class Seen(managed.Seen):
         at = manifest.get_map(self.source, "status", "atProvider")
         ids: dict[str, JSON] = {"instanceId": manifest.get_text(at, "instanceId")}
         if self.is_restore and self.source is not None:
-            ids["backupId"] = number_of(self.source, is_restore=False)
+            ids["backupId"] = number_of(managed.BACKUP, self.source)
         return ids
 
 
-def words(is_restore: bool) -> Words:
-    return _RESTORE if is_restore else _BACKUP
-
-
-def number_of(live: Manifest, *, is_restore: bool) -> int | None:
+def number_of(kind: Kind, live: Manifest) -> int | None:
     """Return the number of a Backup or a Restore at the backup manager."""
-    names = words(is_restore)
-    held = manifest.get_int(live, "status", "atProvider", names.number)
+    held = manifest.get_int(live, "status", "atProvider", _WORDS[kind].number)
     if held is not None:
         return held
-    return _number(manifest.annotations_of(live).get(names.annotation, ""))
+    return _number(manifest.annotations_of(live).get(_WORDS[kind].annotation, ""))
 
 
 def _number(text: str) -> int | None:
@@ -205,84 +175,98 @@ def _number(text: str) -> int | None:
 
 _SOONEST: Final = timedelta(seconds=2)
 _SLOWEST: Final = timedelta(minutes=1)
+_RESTORED: Final = ("Forgotten", "What was restored stays")
 Step: TypeAlias = Decision | Ask
 Answer: TypeAlias = Reply | Unsent | Unknown
 
 
-def next_step(seen: Seen) -> Step:
+def ask(seen: Seen, purpose: Purpose) -> Ask:
+    """Return the request to a backup manager for this."""
+    path, sort = f"/instances/{quote(seen.instance, safe='')}", seen.words.sort
+    match purpose:
+        case "mark" | "find":
+            return Ask(purpose, HttpRequest("GET", f"{path}/{sort}"))
+        case "configure":
+            return Ask(purpose, HttpRequest("PUT", path, manifest.canonical(seen.settings)))
+        case "create" if seen.is_restore:
+            return Ask(purpose, HttpRequest("POST", f"{path}/backups/{seen.backup}/restore"))
+        case "create":
+            return Ask(purpose, HttpRequest("POST", f"{path}/backups"))
+    verb = "GET" if purpose == "read" else "DELETE"
+    return Ask(purpose, HttpRequest(verb, f"{path}/{sort}/{seen.number}"))
+
+
+def next_step(seen: Seen) -> Step:  # noqa: PLR0911 - a state each
     """Return the request that is next, or what follows without any."""
     if (framed := managed.framed(seen)) is not None:
         return framed
+    if seen.number is not None:
+        if not seen.is_deleting:
+            return seen.paced(ask(seen, "read"))
+        if not seen.is_restore:
+            return seen.paced(ask(seen, "delete"))
+        if seen.state in ("", *UNDER_WAY):
+            return seen.paced(ask(seen, "read"))
+        return managed.released(seen, *_RESTORED)
     if seen.is_deleting:
-        return _leaving(seen)
-    if seen.number is None:
-        return _absent(seen)
-    return seen.paced(one_job(seen.instance, seen.words.sort, seen.number))
-
-
-def _absent(seen: Seen) -> Step:
-    if seen.after is None and (problem := _hindrance(seen)):
-        return seen.failed(problem, CREATING, again=None)
-    ids = seen.ids
-    if seen.after is None and not (seen.is_held and manifest.covers(seen.at_provider, ids)):
-        return managed.held(seen, ids, CREATING)
-    purpose: Purpose = "mark" if seen.after is None else "find"
-    return seen.paced(every_job(purpose, seen.instance, seen.words.sort))
-
-
-def _hindrance(seen: Seen) -> str:
-    allowed = managed.may(seen.live, "Create")
-    return seen.hindrance if allowed else managed.NO_CREATE
-
-
-def _leaving(seen: Seen) -> Step:
-    number = seen.number
-    if number is None:
         return managed.released(seen, "Forgotten", "The backup manager gave it no number")
-    if not seen.is_restore:
-        return seen.paced(deleted_backup(seen.instance, number))
-    if seen.state in UNDER_WAY or not seen.state:
-        return seen.paced(one_job(seen.instance, seen.words.sort, number))
-    return managed.released(seen, "Forgotten", "What was restored stays")
+    if seen.after is not None:
+        return seen.paced(ask(seen, "find"))
+    problem = seen.hindrance if managed.may(seen.live, "Create") else managed.NO_CREATE
+    if problem:
+        return seen.failed(problem, CREATING, again=None)
+    if not (seen.is_held and manifest.covers(seen.at_provider, seen.ids)):
+        return seen.said(seen.ids, CREATING, step=managed.marked(seen, {}, holds=True))
+    return seen.paced(ask(seen, "mark"))
 
 
-def answered(seen: Seen, ask: Ask, answer: Answer) -> Step:
+def answered(  # noqa: PLR0911 - an answer each
+    seen: Seen, asked: Ask, answer: Answer
+) -> Step:
     """Return what follows from an answer: it may be another request."""
-    conditions = (DELETING,) if seen.is_deleting else ()
     if isinstance(answer, Unsent | Unknown):
-        asked = answer.retry_after if isinstance(answer, Unsent) else None
-        again = asked or max(seen.pause(), rules.POLL)
-        return seen.failed(answer.problem, *conditions, again=again)
+        pause = answer.retry_after if isinstance(answer, Unsent) else None
+        return _failed(seen, answer.problem, pause)
     if answer.status in (401, 403):
         problem = f"The backup manager does not let us in: {answer.problem}"
-        return seen.failed(problem, *conditions, again=rules.DENIED)
-    match ask.purpose:
-        case "read":
-            return _read(seen, answer)
-        case "delete":
-            return _deleted(seen, answer)
-        case _:
-            return _creating(seen, ask.purpose, answer)
-
-
-def _creating(seen: Seen, purpose: Purpose, answer: Reply) -> Step:
-    match purpose, answer.jobs, answer.number:
+        return _failed(seen, problem, rules.DENIED)
+    is_done = 200 <= answer.status < 300
+    is_gone = answer.status in (404, 410) and answer.value is not None
+    match asked.purpose, answer.jobs, answer.number:
+        case "read", _, _ if answer.status == 200 and _state(answer) in STATES:
+            return _observed(seen, answer.value, _state(answer))
+        case "read", _, _ if is_gone:
+            return _lost(seen)
+        case "delete", _, _ if is_gone or is_done:
+            return managed.released(seen, "Deleted", "The backup manager deleted the backup")
         case "mark", list() as found, _:
             return _marked(seen, found)
         case "find", list() as found, _:
             return _found(seen, found)
         case "create", _, int() as number:
             return _named(seen, number)
-        case "configure", _, _ if 200 <= answer.status < 300:
-            return _creation(seen)
-    return seen.failed(answer.problem, CREATING, again=max(seen.pause(), rules.POLL))
+        case "configure", _, _ if is_done:
+            return ask(seen, "create")
+    stated = () if asked.purpose in ("read", "delete") else (CREATING,)
+    return _failed(seen, answer.problem, None, *stated)
+
+
+def _failed(seen: Seen, problem: str, pause: timedelta | None, *stated: Condition) -> Decision:
+    """Return the decision to say what is wrong, and to look again after a pause, ever longer."""
+    stated = (DELETING,) if seen.is_deleting else stated
+    return seen.failed(problem, *stated, again=pause or max(seen.pause(), rules.POLL))
+
+
+def _state(answer: Reply) -> str:
+    return manifest.get_text(answer.value, "status")
 
 
 def _marked(seen: Seen, found: list[Manifest]) -> Decision:
     """Write down which jobs are not ours."""
     numbers = [number for one in found if (number := manifest.get_int(one, "id")) is not None]
-    step = managed.annotated(seen, {keys.OSB_AFTER: str(max(numbers, default=0))})
-    return Decision(tasks=(Task((step,), managed.WRITE_FAILED),), again=rules.SOON, sums_up=False)
+    step = managed.marked(seen, {keys.OSB_AFTER: str(max(numbers, default=0))})
+    decision = writes(step, failure=managed.WRITE_FAILED)
+    return replace(decision, again=rules.SOON, sums_up=False)
 
 
 def _found(seen: Seen, found: list[Manifest]) -> Step:
@@ -297,30 +281,15 @@ def _found(seen: Seen, found: list[Manifest]) -> Step:
     ]
     if newer:
         return _named(seen, min(newer))
-    return configured(seen.instance, seen.settings) if seen.settings else _creation(seen)
-
-
-def _creation(seen: Seen) -> Ask:
-    if seen.is_restore and seen.backup is not None:
-        return new_restore(seen.instance, seen.backup)
-    return new_backup(seen.instance)
+    return ask(seen, "configure" if seen.settings else "create")
 
 
 def _named(seen: Seen, number: int) -> Decision:
     names = seen.words
     at: dict[str, JSON] = {names.number: number, names.state: "queued"}
-    step = managed.annotated(seen, {names.annotation: str(number)})
+    step = managed.marked(seen, {names.annotation: str(number)})
     note = Note("Created", f"The backup manager gave it the number {number}")
     return seen.said(at, CREATING, managed.SUCCESS, again=_SOONEST, note=note, step=step)
-
-
-def _read(seen: Seen, answer: Reply) -> Decision:
-    state = manifest.get_text(answer.value, "status")
-    if answer.status == 200 and state in STATES:
-        return _observed(seen, answer.value, state)
-    if answer.status in (404, 410) and answer.value is not None:
-        return _lost(seen)
-    return seen.failed(answer.problem, again=max(seen.pause(), rules.POLL))
 
 
 def _observed(seen: Seen, job: JSON, state: str) -> Decision:
@@ -343,12 +312,13 @@ def _observed(seen: Seen, job: JSON, state: str) -> Decision:
 def _poll(seen: Seen) -> timedelta:
     """Return when to ask again: the sooner, the shorter a job has been going on."""
     # It is Creating from before its source was ready, and Synced since it has a number.
-    since = moment(manifest.get_text(seen.condition(managed.SYNCED), "lastTransitionTime"))
+    synced = conditions.said(seen.live, managed.SYNCED)
+    since = None if synced is None else moment(synced.last_transition_time)
     lasted = timedelta() if since is None else seen.now - since
     return min(max(lasted / 2, _SOONEST), _SLOWEST)
 
 
-def _ready(seen: Seen, state: str) -> managed.Condition:
+def _ready(seen: Seen, state: str) -> Condition:
     name = seen.kind.kind
     match state:
         case "done" if seen.is_restore:
@@ -364,7 +334,7 @@ def _ready(seen: Seen, state: str) -> managed.Condition:
 
 def _restore_leaving(seen: Seen, at: dict[str, JSON], state: str) -> Decision:
     if state not in UNDER_WAY:
-        return managed.released(seen, "Forgotten", "What was restored stays")
+        return managed.released(seen, *_RESTORED)
     problem = managed.error(f"The restore is still {state}")
     return seen.said(at, DELETING, problem, again=_poll(seen))
 
@@ -374,10 +344,3 @@ def _lost(seen: Seen) -> Decision:
         return managed.released(seen, "Forgotten", "The backup manager does not know it")
     problem = "The backup manager does not know it any more"
     return seen.failed(problem, replace(MISSING, message=problem), again=rules.RESYNC)
-
-
-def _deleted(seen: Seen, answer: Reply) -> Decision:
-    gone = answer.status in (404, 410) and answer.value is not None
-    if gone or 200 <= answer.status < 300:
-        return managed.released(seen, "Deleted", "The backup manager deleted the backup")
-    return seen.failed(answer.problem, DELETING, again=max(seen.pause(), rules.POLL))

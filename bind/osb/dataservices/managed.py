@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 from bind.osb.decisions.view import Place
-from reconciler.core import decision, keys, manifest
-from reconciler.core.conditions import Cause
+from reconciler.core import conditions, decision, keys, manifest
+from reconciler.core.conditions import Cause, Condition
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.core.times import format_time, moment
@@ -50,31 +50,25 @@ _SOONEST: Final = timedelta(seconds=2)
 _LATEST: Final = timedelta(minutes=10)
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """The content of a condition; `Seen.said` adds the time."""
-
-    type: str
-    status: str
-    reason: str
-    message: str = ""
-
-
-AVAILABLE: Final = Condition(READY, "True", "Available")
-CREATING: Final = Condition(READY, "False", "Creating")
-DELETING: Final = Condition(READY, "False", "Deleting")
-UNAVAILABLE: Final = Condition(READY, "False", "Unavailable")
+AVAILABLE: Final = Condition(READY, "True", reason="Available")
+CREATING: Final = Condition(READY, "False", reason="Creating")
+DELETING: Final = Condition(READY, "False", reason="Deleting")
+UNAVAILABLE: Final = Condition(READY, "False", reason="Unavailable")
 # The broker or the backup manager does not know it any more, though it did.
-MISSING: Final = Condition(READY, "False", "Missing")
-SUCCESS: Final = Condition(SYNCED, "True", "ReconcileSuccess")
+MISSING: Final = Condition(READY, "False", reason="Missing")
+SUCCESS: Final = Condition(SYNCED, "True", reason="ReconcileSuccess")
+_FAILED: Final = Condition(SYNCED, "False", reason="ReconcileError")
 _PAUSED: Final = Condition(
-    SYNCED, "False", "ReconcilePaused", "Nothing is done: an annotation or its policies pause it"
+    SYNCED,
+    "False",
+    reason="ReconcilePaused",
+    message="Nothing is done: an annotation or its policies pause it",
 )
 
 
 def error(message: str) -> Condition:
     """Return that the object and what stands behind it do not agree, and why."""
-    return Condition(SYNCED, "False", "ReconcileError", message)
+    return replace(_FAILED, message=message)
 
 
 NO_CREATE: Final = "Its policies do not allow that it is made"
@@ -140,7 +134,7 @@ class Seen:
     def said(
         self,
         at_provider: Mapping[str, JSON],
-        *conditions: Condition,
+        *stated: Condition,
         again: timedelta | None = None,
         note: decision.Note | None = None,
         step: decision.Step | None = None,
@@ -153,8 +147,8 @@ class Seen:
         """
         status = manifest.get_map(self.live, "status")
         after = {**status, **(others or {})}
-        if conditions:
-            after["conditions"] = self._conditions(conditions)
+        if stated:
+            after["conditions"] = self._conditions(stated)
         if at_provider:
             after["atProvider"] = {**self.at_provider, **at_provider}
         return decision.Decision(
@@ -165,37 +159,21 @@ class Seen:
             sums_up=False,
         )
 
-    def _conditions(self, conditions: Sequence[Condition]) -> list[JSON]:
-        held = manifest.get_maps(self.live, "status", "conditions")
-        stated = {one.type: one for one in conditions}
-        kept = [one for one in held if manifest.get_text(one, "type") not in stated]
-        new = [self._dated(one) for one in conditions]
-        return [*sorted([*kept, *new], key=lambda one: manifest.get_text(one, "type"))]
-
-    def _dated(self, stated: Condition) -> Manifest:
-        held = self.condition(stated.type)
-        same = (held.get("status"), held.get("reason")) == (stated.status, stated.reason)
-        since = manifest.get_text(held, "lastTransitionTime") if same else ""
-        wire = {
-            "type": stated.type,
-            "status": stated.status,
-            "reason": stated.reason,
-            "message": stated.message,
-            "lastTransitionTime": since or format_time(self.now),
-        }
-        return {key: value for key, value in wire.items() if value}
-
-    def condition(self, kind: str) -> Manifest:
-        """Return the condition of a type that it has, {} without."""
-        held = manifest.get_maps(self.live, "status", "conditions")
-        return next((one for one in held if one.get("type") == kind), {})
+    def _conditions(self, stated: Sequence[Condition]) -> list[dict[str, JSON]]:
+        after = {one.type: one for one in conditions.of(self.live)}
+        for one in stated:
+            old = after.get(one.type)
+            is_same = old is not None and (old.status, old.reason) == (one.status, one.reason)
+            since = old.last_transition_time if old is not None and is_same else ""
+            time = since or format_time(self.now)
+            after[one.type] = replace(one, last_transition_time=time)
+        return conditions.dump(after[one] for one in sorted(after))
 
     def pause(self) -> timedelta:
         """Return when to try again what failed: after as long again as it has been failing."""
-        synced = self.condition(SYNCED)
-        since = moment(manifest.get_text(synced, "lastTransitionTime"))
-        failing = synced.get("status") == "False" and since is not None
-        lasted = self.now - since if failing and since is not None else timedelta()
+        failing = conditions.said(self.live, SYNCED, conditions.FALSE)
+        since = None if failing is None else moment(failing.last_transition_time)
+        lasted = timedelta() if since is None else self.now - since
         return min(max(lasted, _SOONEST), _LATEST)
 
     def paced(self, ask: A) -> A | decision.Decision:
@@ -205,13 +183,13 @@ class Seen:
     def failed(
         self,
         message: str,
-        *conditions: Condition,
+        *stated: Condition,
         again: timedelta | None,
         note: decision.Note | None = None,
         step: decision.Step | None = None,
     ) -> decision.Decision:
         """Return the decision to say what is wrong, and to look again."""
-        return self.said({}, *conditions, error(message), again=again, note=note, step=step)
+        return self.said({}, *stated, error(message), again=again, note=note, step=step)
 
 
 def composed_for(live: Manifest) -> ObjectKey:
@@ -271,18 +249,6 @@ def framed(seen: Seen) -> decision.Decision | None:
     return seen.failed(seen.trouble, again=seen.pause()) if seen.trouble else None
 
 
-def held(seen: Seen, at_provider: Mapping[str, JSON], *conditions: Condition) -> decision.Decision:
-    """Return the decision to hold an object, and to say what is going to be asked for it."""
-    finalizers = manifest.finalizers_of(seen.live)
-    metadata: dict[str, JSON] = {}
-    if keys.MANAGED_RESOURCE not in finalizers:
-        metadata["finalizers"] = [*finalizers, keys.MANAGED_RESOURCE]
-    if keys.EXTERNAL_NAME not in seen.annotations:
-        metadata["annotations"] = {keys.EXTERNAL_NAME: manifest.name_of(seen.live)}
-    step = decision.modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
-    return seen.said(at_provider, *conditions, step=step if metadata else None)
-
-
 def released(seen: Seen, reason: str, message: str) -> decision.Decision:
     """Return the decision to hold an object no longer, and an Event that says why."""
     step = decision.unheld(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
@@ -290,11 +256,20 @@ def released(seen: Seen, reason: str, message: str) -> decision.Decision:
     return replace(decision.writes(step, failure=WRITE_FAILED), notes=(note,), sums_up=False)
 
 
-def annotated(seen: Seen, changed: Mapping[str, str | None]) -> decision.Patch:
-    """Return the write of annotations, of which None takes one away."""
-    return decision.modification(
-        seen.cluster, seen.kind, seen.live, metadata={"annotations": changed}
-    )
+def marked(
+    seen: Seen, changed: Mapping[str, JSON], *, holds: bool = False
+) -> decision.Patch | None:
+    """Return the write of annotations, of which None takes one away; and of what `holds` it."""
+    metadata: dict[str, JSON] = {}
+    if holds and not seen.is_held:
+        metadata["finalizers"] = [*manifest.finalizers_of(seen.live), keys.MANAGED_RESOURCE]
+        if keys.EXTERNAL_NAME not in seen.annotations:
+            changed = {**changed, keys.EXTERNAL_NAME: manifest.name_of(seen.live)}
+    if changed:
+        metadata["annotations"] = changed
+    if not metadata:
+        return None
+    return decision.modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
 
 
 def _usage(seen: Seen) -> decision.Create | decision.Patch | None:

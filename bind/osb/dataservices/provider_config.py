@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from bind.osb.dataservices.managed import PROVIDER_CONFIG
 from reconciler.blueprints.offering.messages import HttpRequest, ReadCatalogue, http_request
 from reconciler.core import keys, manifest
-from reconciler.core.decision import Decision, Note, modification, unheld, writes
+from reconciler.core.decision import Decision, Note, held, unheld, writes
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.times import format_time, moment
 
@@ -43,10 +43,8 @@ def next_step(seen: Seen) -> Step:
     """Return the request that is due, or what follows without any."""
     if manifest.is_deleting(seen.live):
         return _leaving(seen)
-    held = manifest.finalizers_of(seen.live)
-    if keys.IN_USE not in held:
-        metadata: dict[str, JSON] = {"finalizers": [*held, keys.IN_USE]}
-        return writes(modification(seen.cluster, PROVIDER_CONFIG, seen.live, metadata=metadata))
+    if (patch := held(seen.cluster, PROVIDER_CONFIG, seen.live, keys.IN_USE)) is not None:
+        return writes(patch)
     left = _left(seen)
     if left > timedelta():
         return Decision(fields=_users(seen), again=left)

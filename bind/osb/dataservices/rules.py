@@ -235,4 +235,5 @@ def view_of(
         bindings=bindings,
         pauses=pauses,
         term=seen.term,
+        now=seen.now,
     )

@@ -20,18 +20,8 @@ from reconciler.blueprints.offering import outcomes
 from reconciler.blueprints.offering.messages import Call
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core import conditions, keys, manifest
+from reconciler.core import decision as decisions
 from reconciler.core.conditions import Cause, Condition
-from reconciler.core.decision import (
-    NOTHING,
-    Create,
-    Decision,
-    Delete,
-    Patch,
-    Step,
-    modification,
-    unheld,
-    writes,
-)
 from reconciler.core.manifest import JSON, Manifest
 
 S = TypeVar("S", bound=rules.OfBroker)
@@ -72,8 +62,8 @@ class Turn:
     """The decision, and the memory of it. `call` comes first, where there is one."""
 
     kept: Kept
-    decision: Decision
-    said: Decision = NOTHING
+    decision: decisions.Decision
+    said: decisions.Decision = decisions.NOTHING
     ask: Ask | None = None
     call: Call | None = None
 
@@ -97,7 +87,7 @@ class Store(ABC, Generic[S]):
         """Return what an object is to hold of these records."""
 
     @abstractmethod
-    def hindrance(self, seen: S) -> Decision | None:
+    def hindrance(self, seen: S) -> decisions.Decision | None:
         """Return what follows where nothing is decided now; None where it is."""
 
     @abstractmethod
@@ -112,7 +102,7 @@ class Store(ABC, Generic[S]):
     def call(self, seen: S, call: Call) -> Call:
         """Return a call as objects of this kind have it made."""
 
-    def step(self, seen: S, step: Step, outcome: Outcome | None) -> Step | None:
+    def step(self, seen: S, step: decisions.Step, outcome: Outcome | None) -> decisions.Step | None:
         """Return a write of something else than records, as it is with this kind."""
         return step
 
@@ -124,12 +114,12 @@ class Store(ABC, Generic[S]):
         """Return what follows from the present state."""
         framed = managed.framed(seen)
         if framed is None and seen.rest and seen.catalogue is None:
-            framed = Decision(again=seen.rest, sums_up=False)
+            framed = decisions.Decision(again=seen.rest, sums_up=False)
         if framed is None:
             framed = self.hindrance(seen)
         if framed is not None:
             return Turn(kept, framed)
-        return self._turn(seen, self.recalled(seen, kept), NOTHING)
+        return self._turn(seen, self.recalled(seen, kept), decisions.NOTHING)
 
     def recalled(self, seen: S, kept: Kept) -> Kept:
         """Return what is remembered, with the records that the object says."""
@@ -159,7 +149,7 @@ class Store(ABC, Generic[S]):
             return self._turn(seen, kept, said)
         return self._ends(seen, kept, said, outcome)
 
-    def _turn(self, seen: S, kept: Kept, said: Decision) -> Turn:
+    def _turn(self, seen: S, kept: Kept, said: decisions.Decision) -> Turn:
         for _ in range(_MOST_STEPS):
             next_ = self.look(seen, kept)
             kept, said = self._after(seen, kept, next_, said, None)
@@ -172,15 +162,15 @@ class Store(ABC, Generic[S]):
                 break
         return self._ends(seen, kept, said, None)
 
-    def _writes(self, seen: S, kept: Kept, said: Decision) -> bool:
+    def _writes(self, seen: S, kept: Kept, said: decisions.Decision) -> bool:
         return bool(said.tasks) or self.stated(seen, kept.records) != self.held(seen)
 
     def _after(
-        self, seen: S, kept: Kept, next_: Next, said: Decision, outcome: Outcome | None
-    ) -> tuple[Kept, Decision]:
+        self, seen: S, kept: Kept, next_: Next, said: decisions.Decision, outcome: Outcome | None
+    ) -> tuple[Kept, decisions.Decision]:
         """Return what is remembered, and decided so far, after records were changed."""
         records = {one.id: one for one in kept.records}
-        rest = list[Step]()
+        rest = list[decisions.Step]()
         for step in next_.decision.steps:
             if not _is_written(records, step, seen):
                 rest += [one for one in (self.step(seen, step, outcome),) if one is not None]
@@ -192,7 +182,7 @@ class Store(ABC, Generic[S]):
         more = next_.decision if next_.ask is None else replace(next_.decision, again=SOON)
         return kept, _joined(said, more, rest)
 
-    def _ends(self, seen: S, kept: Kept, said: Decision, outcome: Outcome | None) -> Turn:
+    def _ends(self, seen: S, kept: Kept, said: decisions.Decision, outcome: Outcome | None) -> Turn:
         if any(_is_lift(seen, one) for one in said.steps):
             return Turn(Kept(), _released(seen, said))
         before, after = self.held(seen), self.stated(seen, kept.records)
@@ -202,8 +192,9 @@ class Store(ABC, Generic[S]):
         if not (stated or seen.is_held):
             stated = [managed.CREATING]
         decision = seen.said(at, *stated, again=said.again, others=others)
-        step = _metadata(seen, kept, _differing(before.annotations, after.annotations))
-        tasks = writes(*said.steps, step, failure=managed.WRITE_FAILED).tasks
+        marks = _differing(before.annotations, after.annotations)
+        step = managed.marked(seen, marks, holds=bool(kept.records) and not seen.is_deleting)
+        tasks = decisions.writes(*said.steps, step, failure=managed.WRITE_FAILED).tasks
         return Turn(replace(kept, stated=after), replace(decision, tasks=tasks, notes=said.notes))
 
 
@@ -213,30 +204,16 @@ def _differing(before: Mapping[str, JSON], after: Mapping[str, JSON]) -> dict[st
     return {one: after.get(one) for one in names if before.get(one) != after.get(one)}
 
 
-def _metadata(seen: rules.OfBroker, kept: Kept, marks: dict[str, JSON]) -> Patch | None:
-    """Return the write of finalizer and annotations, where they are others."""
-    metadata: dict[str, JSON] = {}
-    if kept.records and not (seen.is_held or seen.is_deleting):
-        metadata["finalizers"] = [*manifest.finalizers_of(seen.live), keys.MANAGED_RESOURCE]
-        if keys.EXTERNAL_NAME not in seen.annotations:
-            marks[keys.EXTERNAL_NAME] = manifest.name_of(seen.live)
-    if marks:
-        metadata["annotations"] = marks
-    if not metadata:
-        return None
-    return modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
-
-
-def _is_written(records: dict[str, Record], step: Step, seen: rules.OfBroker) -> bool:
+def _is_written(records: dict[str, Record], step: decisions.Step, seen: rules.OfBroker) -> bool:
     """Write a record among these; tell whether a step is about one."""
     match step:
-        case Create(kind, body) if kind == BROKER_RECORD:
+        case decisions.Create(kind, body) if kind == BROKER_RECORD:
             one = record.read(body, seen.cluster)
-        case Patch(ref, body) if ref.kind == BROKER_RECORD:
+        case decisions.Patch(ref, body) if ref.kind == BROKER_RECORD:
             live = records[ref.name].live or {}
             spec = _merged(manifest.get_map(live, "spec"), manifest.get_map(body, "spec"))
             one = record.read({**live, "spec": spec}, seen.cluster)
-        case Delete(ref) if ref.kind == BROKER_RECORD:
+        case decisions.Delete(ref) if ref.kind == BROKER_RECORD:
             records.pop(ref.name, None)
             return True
         case _:
@@ -255,12 +232,14 @@ def _merged(held: Manifest, patch: Manifest) -> dict[str, JSON]:
     return {key: value for key, value in after.items() if value is not None}
 
 
-def _joined(said: Decision, more: Decision, rest: list[Step]) -> Decision:
+def _joined(
+    said: decisions.Decision, more: decisions.Decision, rest: list[decisions.Step]
+) -> decisions.Decision:
     """Return two decisions as one, of which the later counts; `rest` are its writes."""
     named = {one.type for one in more.conditions}
     kept = (one for one in said.conditions if one.type not in named)
-    return Decision(
-        tasks=(*said.tasks, *writes(*rest).tasks),
+    return decisions.Decision(
+        tasks=(*said.tasks, *decisions.writes(*rest).tasks),
         conditions=(*kept, *more.conditions),
         fields={**said.fields, **more.fields},
         notes=(*said.notes, *more.notes),
@@ -268,21 +247,24 @@ def _joined(said: Decision, more: Decision, rest: list[Step]) -> Decision:
     )
 
 
-def _is_lift(seen: rules.OfBroker, step: Step) -> bool:
-    return isinstance(step, Patch) and step.ref.kind == seen.kind
+def _is_lift(seen: rules.OfBroker, step: decisions.Step) -> bool:
+    return isinstance(step, decisions.Patch) and step.ref.kind == seen.kind
 
 
-def _released(seen: rules.OfBroker, said: Decision) -> Decision:
+def _released(seen: rules.OfBroker, said: decisions.Decision) -> decisions.Decision:
     """Let an object go, with what is to go before it."""
-    lift = unheld(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
+    lift = decisions.unheld(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
     steps = [one for one in said.steps if not _is_lift(seen, one)]
-    decision = writes(*steps, lift, failure=managed.WRITE_FAILED)
+    decision = decisions.writes(*steps, lift, failure=managed.WRITE_FAILED)
     return replace(decision, notes=said.notes, sums_up=False)
 
 
 def conditions_of(
-    seen: rules.OfBroker, said: Decision, every: Iterable[Condition], outcome: Outcome | None
-) -> list[managed.Condition]:
+    seen: rules.OfBroker,
+    said: decisions.Decision,
+    every: Iterable[Condition],
+    outcome: Outcome | None,
+) -> list[Condition]:
     """Return Ready and Synced, as far as they follow.
 
     `said` are the conditions that a claim would get now, `every` are all that it would have.
@@ -308,7 +290,7 @@ def conditions_of(
     return [*found, managed.SUCCESS] if is_well or outcome is not None else found
 
 
-def _unready(one: Condition, words: str) -> managed.Condition:
+def _unready(one: Condition, words: str) -> Condition:
     if one.reason == causes.MISSING.reason:
         return replace(managed.MISSING, message=one.message)
     if one.reason in _UNAVAILABLE:

@@ -5,118 +5,98 @@ repeated. At every moment the Secret holds credentials of a binding that is not 
 """
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Final
 
 from bind.osb import engine
+from bind.osb.decisions import binding_moves as moves
+from bind.osb.decisions import binding_numbers as numbers
+from bind.osb.decisions import binding_state as state
 from bind.osb.decisions import causes, credentials, record
-from bind.osb.decisions.bindings import moves, numbers, status, unbinding
-from bind.osb.decisions.bindings import seen as look_of
-from bind.osb.decisions.bindings.seen import CHECKS, Seen
-from bind.osb.decisions.record import Record
-from bind.osb.decisions.view import CLOSED, Ask, BindingView, InstanceView, Next, soon
-from reconciler.blueprints.offering.outcomes import Outcome
-from reconciler.core import conditions, manifest
-from reconciler.core.decision import Patch, writes
+from bind.osb.decisions import view as views
+from bind.osb.decisions.binding_state import CHECKS, Seen
+from bind.osb.decisions.moves import orphaned
+from bind.osb.decisions.record import Operation, Record
+from reconciler.blueprints.offering import messages
+from reconciler.core import conditions, keys, manifest
+from reconciler.core.decision import NOTHING, Decision, Patch, Step, writes
 
 GOING: Final = 0
 UNBINDING: Final = 1
 OTHER: Final = 2
 
 
-def look(view: InstanceView, binding: BindingView, *, free: bool, now: datetime) -> Next:
-    """Return what follows from the present state of a binding.
-
-    `free`: it may begin something that changes it at the broker.
-    """
-    if look_of.has_no_claim(binding):
-        left = replace(binding, live=None)
-        return unbinding.orphans(look_of.seen(view, left, free=free, now=now))
-    seen = look_of.seen(view, binding, free=free, now=now)
-    if look_of.ends(view, binding):
-        return unbinding.leave(seen)
+def look(view: views.InstanceView, binding: views.BindingView) -> views.Next:
+    """Return what follows from the present state of a binding."""
+    seen = state.seen(view, binding)
+    if seen.binding.live is None:
+        return orphans(seen)
+    if state.ends(view, binding):
+        return leave(seen)
     for one in binding.records:
         if one.state in (record.ORPHANED, record.RETAINED):
-            return unbinding.reclaimed(one)
+            return reclaimed(one)
     if binding.records and (patch := numbers.finalized(seen)) is not None:
-        return soon(patch)
+        return views.soon(patch)
     for row in (_open, _leaves, _late, _candidate):
         if (next_ := row(seen)) is not None:
             return _noted(seen, next_)
     return _noted(seen, _kept(seen))
 
 
-def answered(
-    view: InstanceView, binding: BindingView, ask: Ask, outcome: Outcome, *, now: datetime
-) -> Next:
-    """Return what follows from the answer to a call."""
-    if look_of.has_no_claim(binding):
-        binding = replace(binding, live=None)
-    seen = look_of.seen(view, binding, now=now)
-    asked = next((one for one in binding.records if one.id == ask.record), None)
-    if asked is None:
-        return Next()
-    return moves.of(seen, asked).answered(ask.call, outcome)
-
-
-def urgency(view: InstanceView, binding: BindingView, *, now: datetime) -> int:
+def urgency(view: views.InstanceView, binding: views.BindingView) -> int:
     """Return when a binding has its turn beside others: what goes on, what goes, all else."""
+    now = view.now
     if any(one.holds_turn(now) for one in binding.records):
         return GOING
     is_over = any(one.leave_at is not None and one.leave_at <= now for one in binding.records)
     is_leaving = any(one.state == record.LEAVING for one in binding.records)
-    return UNBINDING if is_over or is_leaving or look_of.ends(view, binding) else OTHER
+    return UNBINDING if is_over or is_leaving or state.ends(view, binding) else OTHER
 
 
-def needs_secret(binding: BindingView, *, now: datetime) -> bool:
+def needs_secret(view: views.InstanceView, binding: views.BindingView) -> bool:
     """Return whether a look has to read the Secret: before it is written, and now and then."""
-    live = binding.live
-    if live is None or look_of.has_no_claim(binding):
+    live, now = binding.live, view.now
+    if live is None or state.has_no_claim(binding):
         return False
     if manifest.is_deleting(live):
         return len(binding.records) <= 1
-    state = look_of.numbers_of(binding.records, look_of.Numbers)
-    if state.current is None or state.candidate is not None or state.leaving or state.lost:
+    one = state.numbers_of(binding.records, state.Numbers)
+    if one.current is None or one.candidate is not None or one.leaving or one.lost:
         return True
-    if any(one.leave_at is not None and one.leave_at <= now for one in state.older):
+    if any(old.leave_at is not None and old.leave_at <= now for old in one.older):
         return True
-    due_at = credentials.due_at(live, state.current, state.older, now)
-    checked = binding.pause(state.current).checked
+    due_at = credentials.due_at(live, one.current, one.older, now)
+    checked = view.pause(one.current).checked
     return checked is None or checked + CHECKS <= now or (due_at is not None and due_at <= now)
 
 
-def secret_name(binding: BindingView) -> str:
-    """Return the name of a binding's Secret, where its claim is there."""
-    return "" if binding.live is None else credentials.name_of(binding.live)
-
-
-def _open(seen: Seen) -> Next | None:
+def _open(seen: Seen) -> views.Next | None:
     """Go on with what was begun; what is late comes after what is to leave."""
     for one in seen.leaving:
         if one.is_open:
-            return unbinding.unbind(seen, one)
+            return unbind(seen, one)
     for one in seen.binding.records:
         if one is seen.candidate and one.is_late(seen.now):
             continue
         if one.operation is not None:
             return moves.of(seen, one).poll()
         if one.state == record.INTENDED and one.is_open:
-            return unbinding.bind(seen, one)
+            return bind(seen, one)
     return None
 
 
-def _leaves(seen: Seen) -> Next | None:
+def _leaves(seen: Seen) -> views.Next | None:
     """Have go what was replaced, or never came to be, unless the Secret may have it."""
     for old in seen.older:
         if (step := _leaves_later(seen, old)) is not None:
-            return soon(step)
+            return views.soon(step)
     over = [old for old in seen.older if old.leave_at is not None and old.leave_at <= seen.now]
     undone = (*over, *seen.lost)
     going = [one for one in undone if not credentials.may_hold(seen.binding, one)]
     paused = [one for one in seen.leaving if one.intent is None or one.intent.since <= seen.now]
     if not seen.free or not (going or paused) or seen.broker is None:
         return None
-    return unbinding.next_to_leave(seen, (*paused, *going))
+    return next_to_leave(seen, (*paused, *going))
 
 
 def _leaves_later(seen: Seen, old: Record) -> Patch | None:
@@ -130,24 +110,24 @@ def _leaves_later(seen: Seen, old: Record) -> Patch | None:
     return record.changed(old, leave_at=leave_at)
 
 
-def _candidate(seen: Seen) -> Next | None:
+def _candidate(seen: Seen) -> views.Next | None:
     """Have a number come to hold credentials: the first, or what is to replace the present one."""
     candidate = seen.candidate
     if candidate is None:
         return numbers.begin(seen) if seen.current is None else None
     if candidate.state == record.PRESENT:
-        if seen.is_retrievable and seen.pause(candidate).misses < engine.MOST_READS:
-            return unbinding.fetch(seen, candidate, status.begun(seen))
+        if seen.is_retrievable and seen.view.pause(candidate).misses < engine.MOST_READS:
+            return fetch(seen, candidate, state.begun(seen))
         if seen.has_no_catalogue:
-            return Next(status.of(seen, again=CLOSED))
+            return views.Next(state.of(seen, again=views.CLOSED))
         message = "the broker made a binding, and gives no credentials of it"
         return moves.of(seen, candidate).mitigated(message, causes.NO_CREDENTIALS)
     if (next_ := numbers.retry(seen, candidate)) is not None or seen.current is not None:
         return next_
-    return Next(status.of(seen))
+    return views.Next(state.of(seen))
 
 
-def _late(seen: Seen) -> Next | None:
+def _late(seen: Seen) -> views.Next | None:
     """Ask for what may never end, now and then; credentials that count are kept meanwhile."""
     candidate = seen.candidate
     if candidate is None or not candidate.is_late(seen.now):
@@ -161,22 +141,24 @@ def _late(seen: Seen) -> Next | None:
     return replace(kept, decision=replace(kept.decision, again=again))
 
 
-def _kept(seen: Seen) -> Next:
+def _kept(seen: Seen) -> views.Next:
     """Keep the credentials that count where they are, and replace them when that is due."""
     current = seen.current
     assert current is not None
     match credentials.state(seen.binding, current):
         case credentials.TAKEN:
-            return Next(status.of(seen, false=[numbers.taken(seen)], again=numbers.TAKEN))
+            return views.Next(state.of(seen, false=[numbers.taken(seen)], again=numbers.TAKEN))
         case credentials.ABSENT | credentials.EDITED:
             return _restored(seen, current)
     if seen.candidate is None and _is_due(seen, current) and _may_begin(seen):
         return numbers.begin(seen)
-    decision = status.of(seen, true=_well(seen, current))
-    if _is_unsaid(seen, current) and seen.is_retrievable and not seen.pause(current).misses:
-        return unbinding.fetch(seen, current, decision)
+    decision = state.of(seen, true=_well(seen, current))
+    if _is_unsaid(seen, current) and seen.is_retrievable and not seen.view.pause(current).misses:
+        return fetch(seen, current, decision)
     repair = credentials.repaired(seen.binding, current)
-    return Next(replace(decision, tasks=writes(repair, failure=causes.SECRET_NOT_WRITTEN).tasks))
+    return views.Next(
+        replace(decision, tasks=writes(repair, failure=causes.SECRET_NOT_WRITTEN).tasks)
+    )
 
 
 def _well(seen: Seen, current: Record) -> list[str]:
@@ -200,7 +182,7 @@ def _is_unsaid(seen: Seen, current: Record) -> bool:
 
 
 def _is_due(seen: Seen, current: Record) -> bool:
-    if look_of.is_of_former(seen.view, current):
+    if state.is_of_former(seen.view, current):
         return True
     due_at = credentials.due_at(seen.claim, current, seen.older, seen.now)
     return due_at is not None and due_at <= seen.now
@@ -210,31 +192,31 @@ def _may_begin(seen: Seen) -> bool:
     return seen.free and numbers.not_ready(seen) is None
 
 
-def _restored(seen: Seen, current: Record) -> Next:
+def _restored(seen: Seen, current: Record) -> views.Next:
     """Give a Secret that was lost or edited its credentials back, or new ones."""
     name = credentials.name_of(seen.claim)
     message = f"Secret {name} was deleted, or has not what was written; it gets credentials again"
-    decision = status.of(seen, false=[(causes.SECRET_LOST, message)], again=CHECKS)
-    if seen.is_retrievable and seen.pause(current).misses < engine.MOST_READS:
-        return unbinding.fetch(seen, current, decision)
+    decision = state.of(seen, false=[(causes.SECRET_LOST, message)], again=CHECKS)
+    if seen.is_retrievable and seen.view.pause(current).misses < engine.MOST_READS:
+        return fetch(seen, current, decision)
     if seen.candidate is not None or not _may_begin(seen):
-        return Next(decision)
+        return views.Next(decision)
     next_ = numbers.begin(seen)
     stated = replace(next_.decision, conditions=decision.conditions, fields=decision.fields)
     return replace(next_, decision=stated)
 
 
-def _noted(seen: Seen, next_: Next) -> Next:
+def _noted(seen: Seen, next_: views.Next) -> views.Next:
     """Return what follows, with when to look again for what is to come, and what was read."""
     decision, current = next_.decision, seen.current
     times = [one.intent.since for one in seen.binding.records if one.intent is not None]
     times += [one.leave_at for one in seen.older if one.leave_at is not None]
     if current is not None:
-        checked = seen.pause(current).checked
+        checked = seen.view.pause(current).checked
         if seen.binding.secret is not None:
             is_kept = credentials.state(seen.binding, current) == credentials.KEPT
             checked = seen.now if is_kept else None  # else it is read until it is as it should be
-            pause = replace(seen.pause(current), checked=checked)
+            pause = replace(seen.view.pause(current), checked=checked)
             next_ = replace(next_, pauses={**next_.pauses, current.id: pause})
         due_at = credentials.due_at(seen.claim, current, seen.older, seen.now)
         check_at = None if checked is None else checked + CHECKS
@@ -242,3 +224,138 @@ def _noted(seen: Seen, next_: Next) -> Next:
     timer = credentials.next_timer(times, seen.now)
     waits = [wait for wait in (decision.again, timer) if wait is not None]
     return replace(next_, decision=replace(decision, again=min(waits, default=None)))
+
+
+def bind(seen: Seen, candidate: Record) -> views.Next:
+    """Ask for a binding, again where the outcome is not known."""
+    intent, decision, ours = candidate.intent, state.begun(seen), moves.of(seen, candidate)
+    assert intent is not None
+    if seen.view.place is None or seen.has_no_catalogue:
+        return views.Next(replace(decision, again=ours.wait(intent.since) or views.CLOSED))
+    return ours.asks(decision, _bind_call(seen, candidate, seen.view.place), intent.since)
+
+
+def _bind_call(seen: Seen, candidate: Record, place: views.Place) -> messages.Bind:
+    """Return the bind; a broker that can rotate is told what it takes the place of."""
+    current, plan = seen.current, seen.plan(candidate.plan)
+    is_rotatable = plan is not None and plan.binding_rotatable
+    replaces = (
+        current is not None
+        and is_rotatable
+        and current.instance == candidate.instance
+        and not state.is_of_former(seen.view, current)
+    )
+    return messages.Bind(
+        candidate.instance,
+        candidate.id,
+        candidate.service,
+        candidate.plan,
+        app=place.space,
+        context=place.context(seen.view.name),
+        parameters=views.parameters_of(seen.claim) or None,
+        predecessor=current.id if current is not None and replaces else "",
+    )
+
+
+def unbind(seen: Seen, leaving: Record) -> views.Next:
+    """Have a binding deleted at the broker, until that is confirmed."""
+    operation, ours = leaving.operation, moves.of(seen, leaving)
+    if operation is not None and (
+        not state.is_still_bound(leaving) or _is_waited_for(seen, operation)
+    ):
+        return ours.poll()
+    ids = (leaving.instance, leaving.id, leaving.service, leaving.plan)
+    call: messages.Call = messages.Unbind(*ids)
+    if ours.pause.misses:  # it was busy: some brokers go on only while they are asked
+        call = ours.last_operation(leaving.plan, operation)
+    return ours.asks(state.of(seen), call)
+
+
+def _is_waited_for(seen: Seen, operation: Operation) -> bool:
+    """Return whether a bind is polled to its end, before its claim goes."""
+    times = [
+        views.deletion_of(live, seen.now)
+        for live in (seen.binding.live, seen.view.live)
+        if live is not None and manifest.is_deleting(live)
+    ]
+    return bool(times) and seen.now < engine.patient_until(operation.deadline, min(times))
+
+
+def fetch(seen: Seen, one: Record, decision: Decision) -> views.Next:
+    """Read a binding with its credentials, when that is due."""
+    call = messages.FetchBinding(one.instance, one.id, one.service, one.plan)
+    return moves.of(seen, one).asks(decision, call)
+
+
+def leave(seen: Seen) -> views.Next:
+    """Unbind all numbers; then the Secret goes, the last record, and the claim's finalizer."""
+    records = sorted(seen.binding.records, key=lambda one: one.number)
+    if not records:
+        return moves.finished(seen, (), ())
+    for one in records:
+        is_forgotten = one.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_FORGET
+        if is_forgotten or state.was_never_sent(one, seen.now):
+            return moves.of(seen, one).gone()
+    if (reason := causes.hold(seen.view, seen.binding, undo="unbind")) is not None:
+        return views.Next(state.of(seen, false=[reason], again=causes.looked_at_again(reason[0])))
+    for one in records:
+        if one.state == record.LEAVING and one.is_open:
+            return unbind(seen, one)
+    return next_to_leave(seen, (*(one for one in records if one.is_open), *records))
+
+
+def next_to_leave(seen: Seen, records: tuple[Record, ...]) -> views.Next:
+    """Have the first of these leave that may; what is open needs no leave of others."""
+    for one in records:
+        intent = one.intent if one.state == record.LEAVING else None
+        if intent is not None and intent.since > seen.now:
+            continue
+        if seen.free or one.holds_turn(seen.now):
+            return views.soon(_left(one), begins=True)
+    waits = [one.intent.since - seen.now for one in records if one.intent is not None]
+    again = min((wait for wait in waits if wait > views.SOON), default=views.CLOSED)
+    return views.Next(state.of(seen, again=again))
+
+
+def _left(one: Record) -> Step | None:
+    """Have a record leave; what the broker does for it meanwhile can still be asked for."""
+    if one.operation is not None:
+        return record.changed(one, state=record.LEAVING)
+    return record.changed(one, state=record.LEAVING, intent=None)
+
+
+def orphans(seen: Seen) -> views.Next:
+    """Keep what has no claim any more, until somebody says what becomes of it (law 1)."""
+    records = sorted(seen.binding.records, key=lambda one: one.number)
+    for one in records:
+        if state.was_never_sent(one, seen.now):
+            return views.soon(record.deleted(one))
+        if one.state not in (record.ORPHANED, record.RETAINED, record.LEAVING):
+            return _orphaned(one)
+    return next((found for one in records if (found := _wished(seen, one))), views.Next(NOTHING))
+
+
+def _wished(seen: Seen, orphan: Record) -> views.Next | None:
+    """Return what follows for one that is known to be an orphan; None where it just stays."""
+    if orphan.state == record.LEAVING:
+        return unbind(seen, orphan) if orphan.is_open else next_to_leave(seen, (orphan,))
+    wish = orphan.mark.get(keys.OSB_ORPHAN, "")
+    if wish == keys.ORPHAN_FORGET:
+        return views.soon(record.deleted(orphan))
+    if wish == keys.ORPHAN_DEPROVISION and seen.free and seen.broker is not None:
+        return next_to_leave(seen, (orphan,))
+    return moves.of(seen, orphan).poll() if orphan.operation is not None else None
+
+
+def _orphaned(one: Record) -> views.Next:
+    """Have a record say that its claim is absent. What was begun is only waited for."""
+    intent = one.intent
+    if intent is not None:
+        intent = replace(intent, closed=record.PAUSED, tries=max(intent.tries, 1))
+    return orphaned(one, intent=intent)
+
+
+def reclaimed(one: Record) -> views.Next:
+    """Have a record count again whose claim is there after all."""
+    before = record.INTENDED if one.sent is None else record.PRESENT
+    return views.soon(record.changed(one, state=before))

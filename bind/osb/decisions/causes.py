@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from bind.osb.decisions.record import Record
-from bind.osb.decisions.view import CLOSED, InstanceView
+from bind.osb.decisions.view import CLOSED, BindingView, InstanceView
 from reconciler.api.osb import GeneratedKind
 from reconciler.core import keys
 from reconciler.core.conditions import DELETES_ALLOWED, ERROR, INFO, WARNING, Cause
@@ -118,6 +118,17 @@ def mass_deletion(
         message = f"it cannot be seen whether CRD {resource} is being deleted: {view.unsure}"
         return CRDS_UNREAD, message
     return None
+
+
+def hold(
+    view: InstanceView, of: InstanceView | BindingView, *, undo: str = "delete"
+) -> tuple[Cause, str] | None:
+    """Return why nothing is deleted at a broker for a claim; None where it may be."""
+    if view.broker is None:
+        return NO_BROKER_TO_DELETE, no_broker(of.records, of.kind.broker)
+    if view.broker.moved:
+        return MOVED_TO_DELETE, view.broker.moved
+    return mass_deletion(view, of.kind, crd_is_deleting=of.crd_is_deleting, undo=undo)
 
 
 def no_broker(records: Iterable[Record], kind_broker: str) -> str:

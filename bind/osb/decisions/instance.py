@@ -9,27 +9,16 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bind.osb import engine
-from bind.osb.decisions import causes, instance_status, record
-from bind.osb.decisions import instance_wants as wants
+from bind.osb.decisions import causes, record
+from bind.osb.decisions import instance_state as state
+from bind.osb.decisions import view as views
 from bind.osb.decisions.instance_moves import InstanceMoves
-from bind.osb.decisions.instance_status import READY
 from bind.osb.decisions.moves import orphaned
 from bind.osb.decisions.record import Intent, Record, Sent
-from bind.osb.decisions.view import (
-    CLOSED,
-    NO_PAUSE,
-    Ask,
-    InstanceView,
-    Next,
-    deletion_of,
-    due,
-    plan_name,
-    soon,
-)
 from reconciler.blueprints.offering import messages
 from reconciler.core import keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Step, modification, unheld, writes
+from reconciler.core.decision import Decision, Step, held, unheld, writes
 from reconciler.core.manifest import Manifest, get_text, is_deleting, uid_of
 
 WHEN_UNBOUND: Final = "WhenUnbound"
@@ -37,44 +26,37 @@ IMMEDIATE: Final = "Immediate"
 RETAIN: Final = "Retain"
 
 
-def look(  # noqa: PLR0911 - a row each
-    view: InstanceView, *, free: bool, now: datetime
-) -> Next:
-    """Return what follows from the present state of an instance.
-
-    `free`: it may begin something that changes it at the broker.
-    """
+def look(view: views.InstanceView) -> views.Next:  # noqa: PLR0911 - a row each
+    """Return what follows from the present state of an instance."""
     live, current = view.live, view.current
     if live is None:
-        return _unclaimed(view, (*view.records, *view.others), free=free, now=now)
+        return _unclaimed(view, (*view.records, *view.others))
     if is_deleting(live):
-        return _leave(view, live, free=free, now=now)
+        return _leave(view, live)
     if view.broker is None:
         return _held(view, causes.NO_BROKER, causes.no_broker(view.records, view.kind.broker))
     if current is not None and view.broker.moved:
         cause = causes.MOVED if current.state == record.PRESENT else causes.PROVISION_MOVED
-        return _held(view, cause, view.broker.moved, READY)
-    if keys.OSB not in manifest.finalizers_of(live):
-        held = [*manifest.finalizers_of(live), keys.OSB]
-        patch = modification(view.cluster, view.kind.kind, live, metadata={"finalizers": held})
-        return soon(patch)
+        return _held(view, cause, view.broker.moved, state.READY)
+    if (patch := held(view.cluster, view.kind.kind, live, keys.OSB)) is not None:
+        return views.soon(patch)
     if current is None:
-        return _begin(view, live, free=free, now=now)
+        return _begin(view, live)
     if current.is_unstamped:
-        return soon(record.changed(current))
+        return views.soon(record.changed(current))
     if older := [one for one in view.records if one is not current]:
-        return InstanceMoves(view, older[0], now).remove()
-    return _go_on(view, current, free=free, now=now)
+        return InstanceMoves(view, older[0]).remove()
+    return _go_on(view, current)
 
 
-def _begin(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> Next:
+def _begin(view: views.InstanceView, live: Manifest) -> views.Next:
     """Have a record made, before the first call."""
     if view.others:
-        return _take_over(view, live, free=free, now=now)
-    target = wants.wanted(view, None)
+        return _take_over(view, live)
+    target = state.wanted(view, None)
     if (refusal := _not_offered(view, target)) is not None:
         return refusal
-    if not free:
+    if not view.free:
         return _waits(view, causes.PENDING, "another operation of this instance is in progress")
     assert view.broker is not None
     uid = uid_of(live)
@@ -87,43 +69,44 @@ def _begin(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> 
         plan=target.plan,
         claim=record.claim_of(view.kind.kind, live),
         state=record.INTENDED,
-        intent=Intent("Provision", now, target),
-        asked=wants.asked(view),
+        intent=Intent("Provision", view.now, target),
+        asked=state.asked(view),
         term=view.term,
         broker_uid=view.broker.spec.uid,
         origin=view.broker.origin,
     )
-    return replace(soon(record.created(new, view.broker.spec.namespace)), begins=True)
+    return views.soon(record.created(new, view.broker.spec.namespace), begins=True)
 
 
-def _take_over(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> Next:
+def _take_over(view: views.InstanceView, live: Manifest) -> views.Next:
     """Do with what a predecessor of a claim's name left as its record says; the claim waits."""
     for other in view.others:
         if other.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_ADOPT:
-            return soon(_reclaimed(other, now, claim=record.claim_of(view.kind.kind, live)))
+            claim = record.claim_of(view.kind.kind, live)
+            return views.soon(_reclaimed(view, other, claim=claim))
     left = view.others[0]
     advice = (
         f"annotate BrokerRecord {left.id} with {keys.OSB_ORPHAN}: Adopt to take it over, "
         "Deprovision to delete it at the broker, or Forget"
     )
     message = f"an earlier claim of this name left its instance at the broker; {advice}"
-    held = _held(view, causes.PREDECESSOR, message)
-    follows = _unclaimed(view, view.others, free=free, now=now)
-    return replace(follows, decision=Decision.merge((follows.decision, held.decision)))
+    waits = _held(view, causes.PREDECESSOR, message)
+    follows = _unclaimed(view, view.others)
+    return replace(follows, decision=Decision.merge((follows.decision, waits.decision)))
 
 
-def _reclaimed(left: Record, now: datetime, **fields: object) -> Step | None:
+def _reclaimed(view: views.InstanceView, left: Record, **fields: object) -> Step | None:
     """Have a record count again; what its state was before follows from what was sent.
 
     What was begun meanwhile may be done, and hold data: it goes with its claim, and not before.
     """
     if left.sent is not None:
         return record.changed(left, state=record.PRESENT, operation=None, **fields)
-    made_at = left.made_at or now
+    made_at = left.made_at or view.now
     return record.changed(left, state=record.INTENDED, operation=None, made_at=made_at, **fields)
 
 
-def _not_offered(view: InstanceView, target: Sent) -> Next | None:
+def _not_offered(view: views.InstanceView, target: Sent) -> views.Next | None:
     """Say why nothing new is asked of the broker; None where it may be."""
     broker = view.broker
     assert broker is not None
@@ -136,9 +119,9 @@ def _not_offered(view: InstanceView, target: Sent) -> Next | None:
         return _held(view, causes.NOT_OFFERED, message)
     if not target.plan or offering.plan(target.plan) is None:
         assert view.live is not None
-        message = f"offering {offering.name} has no plan {plan_name(view.live)!r} any more"
+        message = f"offering {offering.name} has no plan {views.plan_name(view.live)!r} any more"
         return _held(view, causes.NOT_OFFERED, message)
-    if problem := wants.invalid(view, target, None):
+    if problem := state.invalid(view, target, None):
         return _held(view, causes.INVALID, problem)
     if broker.closed:
         message = f"ServiceBroker {broker.spec.name}: {broker.closed}"
@@ -146,159 +129,152 @@ def _not_offered(view: InstanceView, target: Sent) -> Next | None:
     return None
 
 
-def _go_on(view: InstanceView, current: Record, *, free: bool, now: datetime) -> Next:
+def _go_on(view: views.InstanceView, current: Record) -> views.Next:
     if current.state in (record.ORPHANED, record.RETAINED):
-        return soon(_reclaimed(current, now))
+        return views.soon(_reclaimed(view, current))
+    moves = InstanceMoves(view, current)
     if current.state == record.LEAVING:
-        return InstanceMoves(view, current, now).remove()
+        return moves.remove()
     if current.operation is not None:
-        return InstanceMoves(view, current, now).poll()
+        return moves.poll()
     if current.intent is not None and not current.intent.closed:
-        return InstanceMoves(view, current, now).send(current.intent)
+        return moves.send(current.intent)
     if current.state == record.INTENDED:
-        return _retry(view, current, free=free, now=now)
-    return _keep(view, current, free=free, now=now)
+        return _retry(view, current)
+    return _keep(view, current)
 
 
-def _retry(view: InstanceView, current: Record, *, free: bool, now: datetime) -> Next:
+def _retry(view: views.InstanceView, current: Record) -> views.Next:
     """Provision what was refused, or failed too often, once something is another than then."""
-    target = wants.wanted(view, None)
-    if not wants.is_news(view, current, target):
-        return Next(instance_status.of(view, current, phase="Failed"))
+    target = state.wanted(view, None)
+    if not state.is_news(view, current, target):
+        return views.Next(state.of(view, current, phase="Failed"))
     if (refusal := _not_offered(view, target)) is not None:
         return refusal
-    if not free:
+    if not view.free:
         return _waits(view, causes.PENDING, "another operation of this instance is in progress")
     tries = 1 if current.intent is None else min(current.intent.tries, 1)
-    intent = Intent("Provision", now, target, tries)  # that it may be there is not forgotten
-    step = record.changed(current, intent=intent, plan=target.plan, asked=wants.asked(view))
-    return replace(soon(step), begins=True)
+    intent = Intent("Provision", view.now, target, tries)  # that it may be there is not forgotten
+    step = record.changed(current, intent=intent, plan=target.plan, asked=state.asked(view))
+    return views.soon(step, begins=True)
 
 
-def _keep(view: InstanceView, current: Record, *, free: bool, now: datetime) -> Next:
+def _keep(view: views.InstanceView, current: Record) -> views.Next:
     """Have the broker's instance follow its claim, and read it now and then."""
-    target, closed = wants.wanted(view, current.sent), current.intent
+    target, closed = state.wanted(view, current.sent), current.intent
     assert view.broker is not None
     if closed is not None and closed.closed == record.MISSING:
-        if wants.is_news(view, current, target) and free:
-            return _anew(view, current, closed, now)
-        return _read(view, current, now)
-    if wants.is_as_wanted(current.sent, target) and not wants.heals(view, current):
-        return _read(view, current, now)
-    is_unread = wants.is_retrievable(view) and view.pause(current).checked is None
+        if state.is_news(view, current, target) and view.free:
+            return _anew(view, current, closed)
+        return _read(view, current)
+    if state.is_as_wanted(current.sent, target) and not state.heals(view, current):
+        return _read(view, current)
+    is_unread = state.is_retrievable(view) and view.pause(current).checked is None
     if is_unread and current.sent is not None and not current.sent.digest:
-        return _read(view, current, now)  # it was there before our PUT: is it what we want?
-    if closed is not None and not wants.is_news(view, current, target):
-        return _read(view, current, now)
-    return _change(view, current, target, free=free, now=now)
+        return _read(view, current)  # it was there before our PUT: is it what we want?
+    if closed is not None and not state.is_news(view, current, target):
+        return _read(view, current)
+    return _change(view, current, target)
 
 
-def _anew(view: InstanceView, current: Record, closed: Intent, now: datetime) -> Next:
+def _anew(view: views.InstanceView, current: Record, closed: Intent) -> views.Next:
     """Provision again what is missing, under its id."""
-    target = wants.wanted(view, None)
-    if problem := wants.invalid(view, target, None):
+    target = state.wanted(view, None)
+    if problem := state.invalid(view, target, None):
         return _held(view, causes.INVALID, problem)
-    intent = Intent("Provision", now, target)
-    fields = {"state": record.INTENDED, "sent": None, "asked": wants.asked(view)}
+    intent = Intent("Provision", view.now, target)
+    fields = {"state": record.INTENDED, "sent": None, "asked": state.asked(view)}
     made_at = current.made_at or closed.since  # its data may be there again
     step = record.changed(current, intent=intent, made_at=made_at, **fields)
-    return replace(soon(step), begins=True)
+    return views.soon(step, begins=True)
 
 
-def _change(
-    view: InstanceView, current: Record, target: Sent, *, free: bool, now: datetime
-) -> Next:
+def _change(view: views.InstanceView, current: Record, target: Sent) -> views.Next:
     assert view.broker is not None
     assert view.live is not None
     if view.broker.plan(view.kind, target.plan) is None and view.broker.catalogue is not None:
-        message = f"there is no plan {plan_name(view.live)!r} any more"
-        return _held(view, causes.UPDATE_NOT_OFFERED, message, READY)
-    if problem := wants.invalid(view, target, current.sent):
-        return _held(view, causes.UPDATE_INVALID, problem, READY)
-    if not free or view.broker.closed:
+        message = f"there is no plan {views.plan_name(view.live)!r} any more"
+        return _held(view, causes.UPDATE_NOT_OFFERED, message, state.READY)
+    if problem := state.invalid(view, target, current.sent):
+        return _held(view, causes.UPDATE_INVALID, problem, state.READY)
+    if not view.free or view.broker.closed:
         message = view.broker.closed or "another operation of this instance is in progress"
-        again = CLOSED if view.broker.closed else None
-        return _held(view, causes.UPDATE_WAITS, message, READY, again)
-    intent = Intent("Update", now, target)
-    return replace(
-        soon(record.changed(current, intent=intent, asked=wants.asked(view))),
-        begins=True,
-    )
+        again = views.CLOSED if view.broker.closed else None
+        return _held(view, causes.UPDATE_WAITS, message, state.READY, again)
+    intent = Intent("Update", view.now, target)
+    step = record.changed(current, intent=intent, asked=state.asked(view))
+    return views.soon(step, begins=True)
 
 
-def _read(view: InstanceView, current: Record, now: datetime) -> Next:
+def _read(view: views.InstanceView, current: Record) -> views.Next:
     """Read the instance at the broker when that is due; else say what is known of it."""
-    decision = instance_status.kept(view, current)
+    decision = state.kept(view, current)
     assert view.broker is not None
-    if not wants.is_retrievable(view):
-        return Next(decision)
+    if not state.is_retrievable(view):
+        return views.Next(decision)
     pause = view.pause(current)
     resync = view.broker.spec.timing.resync
-    due_at = now if pause.checked is None else pause.checked + resync
-    if due_at <= now and not view.broker.closed and due(pause, now):
+    due_at = view.now if pause.checked is None else pause.checked + resync
+    waits = view.broker.closed or not pause.is_over(view.now)
+    if due_at <= view.now and not waits:
         call = messages.FetchInstance(current.instance, current.service, current.plan)
-        return Next(replace(decision, again=resync), Ask(current.id, call))
-    again = max(due_at - now, CLOSED) if view.broker.closed or not due(pause, now) else due_at - now
-    return Next(replace(decision, again=again))
+        return views.Next(replace(decision, again=resync), views.Ask(current.id, call))
+    again = due_at - view.now
+    return views.Next(replace(decision, again=max(again, views.CLOSED) if waits else again))
 
 
-def _leave(  # noqa: PLR0911 - a row each
-    view: InstanceView, live: Manifest, *, free: bool, now: datetime
-) -> Next:
+def _leave(view: views.InstanceView, live: Manifest) -> views.Next:  # noqa: PLR0911 - a row each
     """Deprovision, as the claim's policy says, and take the finalizer off then."""
     current = view.current
     lift = unheld(view.cluster, view.kind.kind, live, keys.OSB)
     if current is None:
-        return Next(writes(lift))
+        return views.Next(writes(lift))
     policy = get_text(live, "spec", "deletionPolicy") or WHEN_UNBOUND
     if all(one.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_FORGET for one in view.records):
-        return Next(_let_go(view, lift, keeps=False))
+        return views.Next(_let_go(view, lift, keeps=False))
     if policy != RETAIN and current.state == record.PRESENT and current.is_open:
-        return _end(view, current, deletion_of(live, now), now)
+        return _end(view, current, views.deletion_of(live, view.now))
     if (hold := _hold(view, policy)) is not None:
         return _held(view, *hold, "Deleting", causes.looked_at_again(hold[0]))
     if policy == RETAIN or _was_never_made(current):
-        return Next(_let_go(view, lift, keeps=policy == RETAIN))
+        return views.Next(_let_go(view, lift, keeps=policy == RETAIN))
     for one in sorted(view.records, key=lambda each: each.number):
         if one.state == record.LEAVING:
-            return InstanceMoves(view, one, now).remove()
-    if not (free or current.is_open):
+            return InstanceMoves(view, one).remove()
+    if not (view.free or current.is_open):
         message = "another operation of this instance is in progress"
         return _held(view, causes.NOT_DELETED, message, "Deleting")
     step = record.changed(current, state=record.LEAVING, intent=None, operation=None)
-    return replace(soon(step), begins=True, pauses={current.id: NO_PAUSE})
+    return replace(views.soon(step, begins=True), pauses={current.id: views.NO_PAUSE})
 
 
-def _end(view: InstanceView, current: Record, deleted_at: datetime, now: datetime) -> Next:
+def _end(view: views.InstanceView, current: Record, deleted_at: datetime) -> views.Next:
     """Poll an update to its end, for so long; one that waits for its next try is not sent."""
     operation = current.operation
     if operation is not None:
         until = engine.patient_until(operation.deadline, deleted_at)
-        if now < until:
-            polls = InstanceMoves(view, current, now).poll()
-            again = min(polls.decision.again or CLOSED, until - now)
+        if view.now < until:
+            polls = InstanceMoves(view, current).poll()
+            again = min(polls.decision.again or views.CLOSED, until - view.now)
             return replace(polls, decision=replace(polls.decision, again=again))
-    return soon(record.changed(current, intent=None, operation=None))
+    return views.soon(record.changed(current, intent=None, operation=None))
 
 
-def _hold(view: InstanceView, policy: str) -> tuple[Cause, str] | None:
+def _hold(view: views.InstanceView, policy: str) -> tuple[Cause, str] | None:
     """Return why a claim's instance is not deleted now; None where it is."""
-    if view.broker is None and policy != RETAIN:
-        return causes.NO_BROKER_TO_DELETE, causes.no_broker(view.records, view.kind.broker)
-    if view.broker is not None and view.broker.moved and policy != RETAIN:
-        return causes.MOVED_TO_DELETE, view.broker.moved
-    is_mass = causes.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting)
-    if is_mass is not None:
-        return is_mass
-    held = [
+    if policy == RETAIN:
+        return causes.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting)
+    if (hold := causes.hold(view, view)) is not None:
+        return hold
+    bound = [
         one
         for one in view.bindings
         if one.records or (policy != IMMEDIATE and one.live is not None)
     ]
-    if held and policy != RETAIN:
-        names = sorted(manifest.name_of(one.live) for one in held if one.live is not None)[:3]
-        return causes.STILL_BOUND, f"{len(held)} bindings are still there: {', '.join(names)}"
-    return None
+    if not bound:
+        return None
+    names = sorted(manifest.name_of(one.live) for one in bound if one.live is not None)[:3]
+    return causes.STILL_BOUND, f"{len(bound)} bindings are still there: {', '.join(names)}"
 
 
 def _was_never_made(current: Record) -> bool:
@@ -313,7 +289,7 @@ def _was_never_made(current: Record) -> bool:
     )
 
 
-def _let_go(view: InstanceView, lift: Step | None, *, keeps: bool) -> Decision:
+def _let_go(view: views.InstanceView, lift: Step | None, *, keeps: bool) -> Decision:
     """Return the steps after which a claim may go, without a call."""
     over = _retained if keeps else record.deleted
     return writes(*map(over, view.records), lift)
@@ -326,38 +302,36 @@ def _retained(one: Record) -> Step | None:
     return record.changed(one, state=record.RETAINED, intent=intent, operation=None)
 
 
-def _unclaimed(
-    view: InstanceView, records: tuple[Record, ...], *, free: bool, now: datetime
-) -> Next:
+def _unclaimed(view: views.InstanceView, records: tuple[Record, ...]) -> views.Next:
     """Keep what has no claim any more, until somebody says what becomes of it (law 1)."""
     is_bound = any(binding.records for binding in view.bindings)
     for one in sorted(records, key=lambda each: each.number):
         wish = one.mark.get(keys.OSB_ORPHAN, "")
         if one.state == record.LEAVING:
-            return InstanceMoves(view, one, now).remove()
+            return InstanceMoves(view, one).remove()
         if one.state not in (record.ORPHANED, record.RETAINED):
             return orphaned(one, operation=None)
         if is_bound:
             continue  # by records without claim as well, which come first
         if wish == keys.ORPHAN_FORGET:
-            return soon(record.deleted(one))
-        if wish == keys.ORPHAN_DEPROVISION and free and view.broker is not None:
+            return views.soon(record.deleted(one))
+        if wish == keys.ORPHAN_DEPROVISION and view.free and view.broker is not None:
             step = record.changed(one, state=record.LEAVING, intent=None, operation=None)
-            return replace(soon(step), begins=True)
-    return Next()
+            return views.soon(step, begins=True)
+    return views.Next()
 
 
 def _held(
-    view: InstanceView,
+    view: views.InstanceView,
     cause: Cause,
     message: str,
-    phase: str = instance_status.PENDING,
+    phase: str = state.PENDING,
     again: timedelta | None = None,
-) -> Next:
+) -> views.Next:
     """Return what the status says where nothing is done now; `again`: until that is looked at."""
     said = [(cause, message)]
-    return Next(instance_status.of(view, view.current, phase=phase, false=said, again=again))
+    return views.Next(state.of(view, view.current, phase=phase, false=said, again=again))
 
 
-def _waits(view: InstanceView, cause: Cause, message: str) -> Next:
-    return _held(view, cause, message, again=CLOSED)
+def _waits(view: views.InstanceView, cause: Cause, message: str) -> views.Next:
+    return _held(view, cause, message, again=views.CLOSED)

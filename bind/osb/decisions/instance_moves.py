@@ -1,23 +1,13 @@
 """Moves and calls of the engine for instances: their own, and the common ones."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 
 from bind.osb import engine
-from bind.osb.decisions import causes, instance_status, record
-from bind.osb.decisions import instance_wants as wants
+from bind.osb.decisions import causes, record
+from bind.osb.decisions import instance_state as state
+from bind.osb.decisions import view as views
 from bind.osb.decisions.moves import Moves
 from bind.osb.decisions.record import Intent, Record, Sent
-from bind.osb.decisions.view import (
-    NO_PAUSE,
-    SOON,
-    Ask,
-    InstanceView,
-    Next,
-    Pause,
-    parameters_of,
-    soon,
-)
 from bind.osb.engine import Move
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.outcomes import Done, Outcome
@@ -26,31 +16,25 @@ from reconciler.core.decision import NOTHING, Decision, Note, Step, unheld, writ
 from reconciler.core.manifest import is_deleting, uid_of
 
 
-def answered(view: InstanceView, ask: Ask, outcome: Outcome, *, now: datetime) -> Next:
-    """Return what follows from the answer to a call."""
-    one = next((each for each in (*view.records, *view.others) if each.id == ask.record), None)
-    return Next() if one is None else InstanceMoves(view, one, now).answered(ask.call, outcome)
-
-
 @dataclass(frozen=True, slots=True)
 class InstanceMoves(Moves):
     """An instance at a broker."""
 
-    @property
-    def _waits_for_others(self) -> timedelta:
-        return engine.BUSY if self.is_leaving else min(self.timing.poll, engine.BUSY)
+    def busy(self, problem: str) -> views.Next:
+        wait = engine.BUSY if self.is_leaving else min(self.timing.poll, engine.BUSY)
+        return self.rests(wait, self._waiting(problem))
 
     def _at_work(self, after: Record, description: str = "") -> Decision:
-        return instance_status.in_progress(self.view, after, description=description)
+        return state.in_progress(self.view, after, description=description)
 
     def _still_at_work(self, *, is_late: bool) -> Decision:
         return NOTHING if is_late else self._at_work(self.one)
 
     def _overdue(self, problem: str) -> Decision:
-        return instance_status.overdue(self.view, self.one, problem)
+        return state.overdue(self.view, self.one, problem)
 
     def _waiting(self, problem: str) -> Decision:
-        return instance_status.waiting(self.view, self.one, problem)
+        return state.waiting(self.view, self.one, problem)
 
     def _row(self, call: messages.Call) -> str:  # noqa: PLR0911 - a row each
         """Return the row of the table that an answer is of, "" where nothing waits for it."""
@@ -79,14 +63,9 @@ class InstanceMoves(Moves):
     def _why(self, outcome: Outcome) -> str:
         if self.pause.questions:
             return "the broker has something of this id, and does not say what"
-        match outcome:
-            case outcomes.Progress(state="in progress"):
-                return "it took too long"
-            case outcomes.Absent() if self.one.operation is not None:
-                return "the broker knows no such operation"
-        return self.words(outcome)
+        return Moves._why(self, outcome)
 
-    def _otherwise(self, move: Move, outcome: Outcome) -> Next:  # noqa: C901, PLR0911 - a move each
+    def _otherwise(self, move: Move, outcome: Outcome) -> views.Next:  # noqa: C901, PLR0911 - a move each
         problem, intent, questions = self._why(outcome), self.one.intent, self.pause.questions
         url = outcome.dashboard_url if isinstance(outcome, Done) else ""
         match move:
@@ -100,11 +79,11 @@ class InstanceMoves(Moves):
                 return self._forgotten()
             case Move.REREAD:
                 # The record notes that the catalogue was read for this.
-                next_ = self.repeated(problem, catalog=wants.catalogue(self.view))
+                next_ = self.repeated(problem, catalog=state.catalogue(self.view))
                 return replace(next_, reads_catalogue=True)
-            case Move.ASK if not questions or (questions == 1 and wants.is_retrievable(self.view)):
+            case Move.ASK if not questions or (questions == 1 and state.is_retrievable(self.view)):
                 asked = replace(self.pause, questions=questions + 1)
-                return self.next(Decision(again=SOON), pause=asked)
+                return self.next(Decision(again=views.SOON), pause=asked)
             case Move.ANEW:
                 return self._anew(outcome)
             case Move.FAIL:
@@ -117,36 +96,36 @@ class InstanceMoves(Moves):
                 return self._compared(outcome)
         return self._unlearnt(rereads=move is Move.UNPROVED)
 
-    def accepted(self, outcome: Outcome) -> Next:
+    def accepted(self, outcome: Outcome) -> views.Next:
         """Have a record hold the operation that has begun, or is seen to go on."""
         next_ = Moves.accepted(self, outcome)
         url = outcome.dashboard_url if isinstance(outcome, outcomes.Accepted) else ""
         return replace(next_, decision=_with_dashboard(next_.decision, url))
 
-    def _present(self, sent: Sent, dashboard: str, *, unread: bool = False) -> Next:
+    def _present(self, sent: Sent, dashboard: str, *, unread: bool = False) -> views.Next:
         """Have a record say that the instance is there, made with this."""
         fields = {"state": record.PRESENT, "sent": sent, "plan": sent.plan, "operation": None}
         step = record.changed(self.one, **fields, intent=None, made_at=self.now)
         after = replace(self.one, **fields)  # type: ignore[arg-type]
         true = [causes.PROVISIONED, *(() if unread else (causes.UP_TO_DATE,))]
-        decision = _with_dashboard(instance_status.of(self.view, after, true=true), dashboard)
+        decision = _with_dashboard(state.of(self.view, after, true=true), dashboard)
         note = Note("Provisioned", f"the instance {self.one.instance} is there")
-        pause = Pause(checked=None if unread else self.now)
-        return self.next(decision, step, again=SOON, note=note, pause=pause)
+        pause = views.Pause(checked=None if unread else self.now)
+        return self.next(decision, step, again=views.SOON, note=note, pause=pause)
 
-    def now_as_wanted(self, target: Sent, dashboard: str) -> Next:
+    def now_as_wanted(self, target: Sent, dashboard: str) -> views.Next:
         """Have a record say that the broker has what is asked for."""
         fields = {"sent": target, "plan": target.plan, "intent": None, "operation": None}
         step = record.changed(self.one, **fields)
         after = replace(self.one, **fields)  # type: ignore[arg-type]
         healed = (causes.IN_SYNC,) if conditions.said(self.view.live, causes.IN_SYNC) else ()
         true = [causes.PROVISIONED, causes.UP_TO_DATE, *healed]
-        decision = _with_dashboard(instance_status.of(self.view, after, true=true), dashboard)
+        decision = _with_dashboard(state.of(self.view, after, true=true), dashboard)
         note = Note("Updated", f"{self.one.instance} was updated")
-        pause = Pause(checked=self.pause.checked)
-        return self.next(decision, step, again=SOON, note=note, pause=pause)
+        pause = views.Pause(checked=self.pause.checked)
+        return self.next(decision, step, again=views.SOON, note=note, pause=pause)
 
-    def mitigated(self, problem: str) -> Next:
+    def mitigated(self, problem: str) -> views.Next:
         """Have an instance deleted of which nobody knows whether it is whole.
 
         But not one that may have data: it was there once, or its record is not of this life.
@@ -156,18 +135,18 @@ class InstanceMoves(Moves):
         step = record.changed(self.one, state=record.LEAVING, operation=None, intent=None)
         message = f"{problem}; it is deleted at the broker before another try"
         stated = [(causes.RETRYING, message)]
-        decision = instance_status.of(self.view, self.one, phase="Provisioning", false=stated)
+        decision = state.of(self.view, self.one, phase="Provisioning", false=stated)
         note = Note("ProvisionFailed", problem, type="Warning")
-        return self.next(decision, step, again=SOON, note=note, pause=NO_PAUSE)
+        return self.next(decision, step, again=views.SOON, note=note, pause=views.NO_PAUSE)
 
-    def _stopped(self, problem: str) -> Next:
+    def _stopped(self, problem: str) -> views.Next:
         """Keep an instance that may be there for long: it is deleted with its claim only."""
         one, intent = self.one, self.intent
         closed = replace(
             intent,
             tries=max(intent.tries, 1),
             closed=record.FAILED,
-            catalog=wants.catalogue(self.view),
+            catalog=state.catalogue(self.view),
         )
         made_at = one.made_at or intent.since
         step = record.changed(one, intent=closed, operation=None, made_at=made_at)
@@ -176,11 +155,11 @@ class InstanceMoves(Moves):
             f"changes, or its annotation {keys.OSB_RETRY}"
         )
         after, stated = replace(one, intent=closed, operation=None), [(causes.FAILED, message)]
-        decision = instance_status.of(self.view, after, phase="Failed", false=stated)
+        decision = state.of(self.view, after, phase="Failed", false=stated)
         note = Note("ProvisionFailed", message, type="Warning")
-        return self.next(decision, step, note=note, pause=NO_PAUSE)
+        return self.next(decision, step, note=note, pause=views.NO_PAUSE)
 
-    def _forgotten(self) -> Next:
+    def _forgotten(self) -> views.Next:
         """Return what follows where a broker knows nothing of an operation, again and again.
 
         It may have ended long ago: "a backup with its record was restored". So a PUT is made again,
@@ -193,30 +172,30 @@ class InstanceMoves(Moves):
         made_at = one.made_at or intent.since
         step = record.changed(one, intent=again, operation=None, made_at=made_at)
         wait = engine.unknown(intent.tries)
-        pause = Pause(until=self.now + wait, checked=self.pause.checked)
+        pause = views.Pause(until=self.now + wait, checked=self.pause.checked)
         return self.next(self._waiting(problem), step, again=wait, pause=pause)
 
-    def _anew(self, outcome: Outcome) -> Next:
+    def _anew(self, outcome: Outcome) -> views.Next:
         """Ask for what the claim says now. That it may have been made is not forgotten."""
         intent = self.intent
         is_absent = isinstance(outcome, outcomes.Absent | outcomes.Gone)  # a refusal proves nothing
-        target, tries = wants.wanted(self.view, None), min(intent.tries, 1) if is_absent else 1
+        target, tries = state.wanted(self.view, None), min(intent.tries, 1) if is_absent else 1
         new = Intent("Provision", self.now, target, tries, catalog=intent.catalog)
-        asked = wants.asked(self.view)
+        asked = state.asked(self.view)
         step = record.changed(self.one, intent=new, plan=target.plan, asked=asked)
-        return self.next(Decision(again=SOON), step, pause=NO_PAUSE)
+        return self.next(Decision(again=views.SOON), step, pause=views.NO_PAUSE)
 
-    def _refused(self, problem: str) -> Next:
+    def _refused(self, problem: str) -> views.Next:
         intent, is_new = self.intent, self.one.state == record.INTENDED
-        closed = replace(intent, closed=record.REFUSED, catalog=wants.catalogue(self.view))
+        closed = replace(intent, closed=record.REFUSED, catalog=state.catalogue(self.view))
         step = record.changed(self.one, intent=closed)
         cause = causes.REFUSED if is_new else causes.UPDATE_REFUSED
         phase, stated = "Failed" if is_new else "Ready", [(cause, problem)]
-        decision = instance_status.of(self.view, self.one, phase=phase, false=stated)
+        decision = state.of(self.view, self.one, phase=phase, false=stated)
         note = Note(f"{intent.verb}Refused", problem, type="Warning")
-        return self.next(decision, step, note=note, pause=NO_PAUSE)
+        return self.next(decision, step, note=note, pause=views.NO_PAUSE)
 
-    def _update_failed(self, outcome: Outcome, problem: str) -> Next:
+    def _update_failed(self, outcome: Outcome, problem: str) -> views.Next:
         """Try an update again, as the broker says; what it left unusable is Provisioned no more."""
         one, intent = self.one, self.intent
         said = outcome if isinstance(outcome, outcomes.Progress) else outcomes.Progress("failed")
@@ -228,25 +207,25 @@ class InstanceMoves(Moves):
         if said.instance_usable is False:
             stated, phase = [*stated, (causes.NOT_USABLE, problem)], "Failed"
         after = replace(one, intent=closed, operation=None)
-        decision = instance_status.of(self.view, after, phase=phase, false=stated)
+        decision = state.of(self.view, after, phase=phase, false=stated)
         note = Note("UpdateFailed", problem, type="Warning")
         return self.rests(engine.unknown(tries - 1), decision, step, note=note)
 
-    def _again(self, problem: str) -> Next:
+    def _again(self, problem: str) -> views.Next:
         one, count, live = self.one, self.pause.count, self.view.live
         step = None if one.operation is None else record.changed(one, operation=None)
-        decision = instance_status.leaving(self.view, one)
+        decision = state.leaving(self.view, one)
         if live is not None and is_deleting(live):
             stated = conditions.false(causes.NOT_DELETED, problem)
-            decision = instance_status.trouble(decision, stated)
+            decision = state.trouble(decision, stated)
         note = None if count else Note("DeprovisionFailed", problem, type="Warning")
         return self.rests(engine.deletion(count), decision, step, note=note)
 
-    def gone(self) -> Next:
+    def gone(self) -> views.Next:
         """Forget what is confirmed to be gone; a failed try is followed by the next number."""
         view, gone, live = self.view, self.one, self.view.live
         steps: tuple[Step, ...] = (record.deleted(gone),)
-        decision = Decision(again=SOON)
+        decision = Decision(again=views.SOON)
         if live is not None and view.broker is not None:
             if is_deleting(live):
                 rest = [one for one in view.records if one.id != gone.id]
@@ -255,12 +234,12 @@ class InstanceMoves(Moves):
                 note = Note("Deprovisioned", f"the instance {gone.instance} is gone")
                 decision = replace(decision, notes=(note,))
             elif gone is view.current and gone.claim.uid == uid_of(live):
-                new = wants.further(view, gone, self.now)
+                new = state.further(view, gone)
                 steps = (record.created(new, view.broker.spec.namespace), *steps)
-                decision = replace(instance_status.again_later(view, new), again=SOON)
-        return Next(replace(decision, tasks=writes(*steps).tasks))
+                decision = replace(state.again_later(view, new), again=views.SOON)
+        return views.Next(replace(decision, tasks=writes(*steps).tasks))
 
-    def _missing(self) -> Next:
+    def _missing(self) -> views.Next:
         """Say that an instance is gone. It is not made anew by itself: it would be empty."""
         one = self.one
         target = one.sent or Sent(one.plan)
@@ -272,12 +251,14 @@ class InstanceMoves(Moves):
             f"Annotation {keys.OSB_RETRY} with another text makes a new, empty one"
         )
         stated = [(causes.MISSING, message)]
-        decision = instance_status.of(self.view, one, phase="Failed", false=stated)
+        decision = state.of(self.view, one, phase="Failed", false=stated)
         note = None if is_known else Note("Missing", message, type="Warning")
         again = self.timing.resync
-        return self.next(decision, step, again=again, note=note, pause=Pause(checked=self.now))
+        return self.next(
+            decision, step, again=again, note=note, pause=views.Pause(checked=self.now)
+        )
 
-    def _unlearnt(self, *, rereads: bool) -> Next:
+    def _unlearnt(self, *, rereads: bool) -> views.Next:
         """Return what follows where a reading showed nothing: an update goes on without."""
         if rereads:
             wait = engine.unsent(0, None)
@@ -286,42 +267,42 @@ class InstanceMoves(Moves):
             return replace(next_, reads_catalogue=True)
         tried = self.one.intent.tries if self.one.intent is not None else 0
         pause = replace(self.pause, checked=self.now, tried=tried)
-        return self.next(Decision(again=SOON), pause=pause)
+        return self.next(Decision(again=views.SOON), pause=pause)
 
-    def _compared(self, outcome: Done) -> Next:
+    def _compared(self, outcome: Done) -> views.Next:
         view, one, intent = self.view, self.one, self.one.intent
         pause = replace(self.pause, checked=self.now, until=None, count=0)
         if intent is not None and intent.closed == record.MISSING:
-            return replace(soon(record.changed(one, intent=None)), pauses={one.id: pause})
+            return replace(views.soon(record.changed(one, intent=None)), pauses={one.id: pause})
         if intent is not None and not intent.closed:
-            if wants.confirms(view, one.sent, intent.target, outcome):
+            if state.confirms(view, one.sent, intent.target, outcome):
                 return self.now_as_wanted(intent.target, outcome.dashboard_url)
-            return self.next(Decision(again=SOON), pause=replace(pause, tried=intent.tries))
+            return self.next(Decision(again=views.SOON), pause=replace(pause, tried=intent.tries))
         if one.sent is not None and not one.sent.digest:
-            target = wants.wanted(view, one.sent)
-            if wants.confirms(view, None, target, outcome):
+            target = state.wanted(view, one.sent)
+            if state.confirms(view, None, target, outcome):
                 next_ = self.now_as_wanted(target, outcome.dashboard_url)
                 return replace(next_, pauses={one.id: pause})
-            return self.next(Decision(again=SOON), pause=pause)
-        differing = wants.differences(view, one.sent, outcome) if one.sent else ()
-        decision = instance_status.synced(view, one, differing)
+            return self.next(Decision(again=views.SOON), pause=pause)
+        differing = state.differences(view, one.sent, outcome) if one.sent else ()
+        decision = state.synced(view, one, differing)
         decision = _with_dashboard(decision, outcome.dashboard_url)
         return self.next(decision, again=self.timing.resync, pause=pause)
 
-    def send(self, intent: Intent) -> Next:
+    def send(self, intent: Intent) -> views.Next:
         """Send what an intent says, again where its outcome is not known."""
-        view, one, target = self.view, self.one, wants.wanted(self.view, self.one.sent)
-        decision, asked = instance_status.begun(view, one, intent), wants.asked(view)
-        is_other, is_update = not wants.is_as_wanted(intent.target, target), intent.verb == "Update"
+        view, one, target = self.view, self.one, state.wanted(self.view, self.one.sent)
+        decision, asked = state.begun(view, one, intent), state.asked(view)
+        is_other, is_update = not state.is_as_wanted(intent.target, target), intent.verb == "Update"
         if intent.since > self.now and is_other:
             # It was never sent: what the claim says now is sent in its place, at once.
             changed = replace(intent, since=self.now, target=target)
-            return soon(record.changed(one, intent=changed, plan=target.plan, asked=asked))
+            return views.soon(record.changed(one, intent=changed, plan=target.plan, asked=asked))
         if is_update and is_other:
             # Nobody knows whether the earlier wish was sent, so all of this one is.
             unknown = Sent(one.plan if one.sent is None else one.sent.plan)
             changed = replace(intent, target=target)
-            return soon(record.changed(one, intent=changed, sent=unknown, asked=asked))
+            return views.soon(record.changed(one, intent=changed, sent=unknown, asked=asked))
         if self.wait(intent.since) is None and (held := self._held(intent, target)) is not None:
             return held
         ids = (one.instance, one.service, one.plan)
@@ -336,25 +317,25 @@ class InstanceMoves(Moves):
             call = self._provision(intent)
         return self.asks(decision, call, intent.since)
 
-    def _held(self, intent: Intent, target: Sent) -> Next | None:
+    def _held(self, intent: Intent, target: Sent) -> views.Next | None:
         """Hold what the plan refuses back, unless it may have been sent: then that is found out."""
         if intent.tries:
             return None
-        sent, cause, phase = None, causes.INVALID, instance_status.PENDING
+        sent, cause, phase = None, causes.INVALID, state.PENDING
         if intent.verb == "Update":
-            sent, cause, phase = self.one.sent, causes.UPDATE_INVALID, instance_status.READY
-        problem = wants.invalid(self.view, target, sent)
+            sent, cause, phase = self.one.sent, causes.UPDATE_INVALID, state.READY
+        problem = state.invalid(self.view, target, sent)
         said = [(cause, problem)]
-        held = instance_status.of(self.view, self.one, phase=phase, false=said)
-        return Next(held) if problem else None
+        held = state.of(self.view, self.one, phase=phase, false=said)
+        return views.Next(held) if problem else None
 
-    def remove(self) -> Next:
+    def remove(self) -> views.Next:
         """Have an instance deleted at the broker, until that is confirmed."""
         one = self.one
         if one.operation is not None:
             return self.poll()
         call = messages.Deprovision(one.instance, one.service, one.plan)
-        return self.asks(instance_status.leaving(self.view, one), call)
+        return self.asks(state.leaving(self.view, one), call)
 
     def _provision(self, intent: Intent) -> messages.Provision:
         one, live, place = self.one, self.view.live, self.view.place
@@ -367,25 +348,25 @@ class InstanceMoves(Moves):
             organization=place.cluster,
             space=place.space,
             context=place.context(self.view.name),
-            parameters=parameters_of(live) or None,
+            parameters=views.parameters_of(live) or None,
             maintenance=intent.target.maintenance,
         )
 
     def _update(self, intent: Intent, target: Sent) -> messages.Update | messages.FetchInstance:
         """Return the update; where an earlier one may have been done, what reads the instance."""
         view, one, place = self.view, self.one, self.view.place
-        if intent.tries and self.pause.tried != intent.tries and wants.is_retrievable(view):
+        if intent.tries and self.pause.tried != intent.tries and state.is_retrievable(view):
             return messages.FetchInstance(one.instance, one.service, one.plan)
         assert place is not None
         sent = one.sent or Sent(one.plan)
-        whole = not sent.digest or wants.drifts(view)
+        whole = not sent.digest or state.drifts(view)
         differs = whole or target.digest != sent.digest
         is_newer = whole or target.maintenance != sent.maintenance
         return messages.Update(
             instance=one.instance,
             service=one.service,
             plan=target.plan,
-            parameters=wants.changeable(view, target.plan) if differs else None,
+            parameters=state.changeable(view, target.plan) if differs else None,
             context=place.context(view.name),
             maintenance=target.maintenance if is_newer else "",
             previous=messages.Previous(sent.plan, place.cluster, place.space, sent.maintenance),

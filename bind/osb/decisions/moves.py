@@ -11,7 +11,7 @@ from typing import ClassVar
 from bind.osb import engine
 from bind.osb.decisions import record
 from bind.osb.decisions.record import Intent, Operation, Record
-from bind.osb.decisions.view import CLOSED, SOON, Ask, InstanceView, Next, Pause, due, soon
+from bind.osb.decisions.view import CLOSED, SOON, Ask, InstanceView, Next, Pause, soon
 from bind.osb.engine import Move, Standing
 from reconciler.api.osb import Timing
 from reconciler.blueprints.offering import messages, outcomes
@@ -26,7 +26,6 @@ class Moves(ABC):
 
     view: InstanceView
     one: Record
-    now: datetime
 
     counts_all: ClassVar[bool] = True  # each pause makes the next one longer
 
@@ -35,11 +34,6 @@ class Moves(ABC):
     @property
     def pause(self) -> Pause:
         return self.view.pause(self.one)
-
-    @property
-    @abstractmethod
-    def _waits_for_others(self) -> timedelta:
-        """The wait for another operation on the instance."""
 
     @abstractmethod
     def _at_work(self, after: Record, description: str = "") -> Decision:
@@ -62,8 +56,8 @@ class Moves(ABC):
         """
 
     @abstractmethod
-    def _why(self, outcome: Outcome) -> str:
-        """Return what an answer says to people."""
+    def busy(self, problem: str) -> Next:
+        """Wait for another operation on the instance; nothing was done, so nothing is undone."""
 
     @abstractmethod
     def _refused(self, problem: str) -> Next:
@@ -93,6 +87,10 @@ class Moves(ABC):
         return self.view.broker.spec.timing if self.view.broker is not None else Timing()
 
     @property
+    def now(self) -> datetime:
+        return self.view.now
+
+    @property
     def intent(self) -> Intent:
         """The open intent."""
         assert self.one.intent is not None
@@ -101,6 +99,15 @@ class Moves(ABC):
     @property
     def is_leaving(self) -> bool:
         return self.one.state == record.LEAVING
+
+    def _why(self, outcome: Outcome) -> str:
+        """Return what an answer says to people."""
+        match outcome:
+            case outcomes.Progress(state="in progress"):
+                return "it took too long"
+            case outcomes.Absent() if self.one.operation is not None:
+                return "the broker knows no such operation"
+        return self.words(outcome)
 
     def words(self, outcome: Outcome) -> str:
         """Return what an outcome says to people, whatever was asked."""
@@ -155,7 +162,7 @@ class Moves(ABC):
         if since is not None and since > self.now:
             return since - self.now
         pause, broker = self.pause, self.view.broker
-        if not due(pause, self.now):
+        if not pause.is_over(self.now):
             assert pause.until is not None
             return pause.until - self.now
         return CLOSED if broker is None or broker.closed else None
@@ -253,10 +260,6 @@ class Moves(ABC):
         again = replace(self.intent, tries=tries + 1, **fields)  # type: ignore[arg-type]
         step = record.changed(self.one, intent=again)
         return self.rests(engine.unknown(tries), self._waiting(problem), step)
-
-    def busy(self, problem: str) -> Next:
-        """Wait for another operation on the instance; nothing was done, so nothing is undone."""
-        return self.rests(self._waits_for_others, self._waiting(problem))
 
     def accepted(self, outcome: Outcome) -> Next:
         """Have a record hold the operation that has begun, or is seen to go on."""

@@ -6,11 +6,11 @@ rotations. One call at a time. An operation beyond its deadline delays no other.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from functools import partial
 
 from bind.osb.decisions import binding as bindings
-from bind.osb.decisions import causes, instance
-from bind.osb.decisions import instance_moves as moves
+from bind.osb.decisions import binding_moves, binding_state, causes, instance
+from bind.osb.decisions.instance_moves import InstanceMoves
 from bind.osb.decisions.view import Ask, BindingView, InstanceView, Next
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core.conditions import Cause
@@ -26,16 +26,17 @@ class Part:
     next: Next
 
 
-def look(view: InstanceView, *, calling: bool, now: datetime) -> list[Part]:
+def look(view: InstanceView, *, calling: bool) -> list[Part]:
     """Return what follows for an instance and its bindings; one part at most has a call.
 
     `calling`: a call of this instance is on its way already.
     """
-    is_free = not _has_begun(view, now)
+    records = [*view.records, *(each for binding in view.bindings for each in binding.records)]
+    view = replace(view, free=not any(record.holds_turn(view.now) for record in records))
     parts = []
-    for _, binding, decide in sorted(_candidates(view, now), key=lambda each: each[0]):
-        found = decide(is_free)
-        is_free = is_free and not found.begins
+    for _, binding, decide in sorted(_candidates(view), key=lambda each: each[0]):
+        found = decide(view)
+        view = replace(view, free=view.free and not found.begins)
         if calling and found.ask is not None:
             found = replace(found, ask=None, decision=replace(found.decision, again=None))
         calling = calling or found.ask is not None
@@ -52,34 +53,24 @@ def is_held(parts: Iterable[Part]) -> bool:
     )
 
 
-def answered(view: InstanceView, ask: Ask, outcome: Outcome, *, now: datetime) -> Part:
+def answered(view: InstanceView, ask: Ask, outcome: Outcome) -> Part:
     """Return what follows from the answer to a call."""
     for binding in view.bindings:
-        if any(record.id == ask.record for record in binding.records):
-            return Part(binding, bindings.answered(view, binding, ask, outcome, now=now))
-    return Part(None, moves.answered(view, ask, outcome, now=now))
-
-
-def _has_begun(view: InstanceView, now: datetime) -> bool:
-    records = [*view.records, *(each for binding in view.bindings for each in binding.records)]
-    return any(record.holds_turn(now) for record in records)
+        for one in (each for each in binding.records if each.id == ask.record):
+            moves = binding_moves.of(binding_state.seen(view, binding), one)
+            return Part(binding, moves.answered(ask.call, outcome))
+    for one in (each for each in (*view.records, *view.others) if each.id == ask.record):
+        return Part(None, InstanceMoves(view, one).answered(ask.call, outcome))
+    return Part(None, Next())
 
 
 def _candidates(
-    view: InstanceView, now: datetime
-) -> Iterator[tuple[float, BindingView | None, Callable[[bool], Next]]]:
+    view: InstanceView,
+) -> Iterator[tuple[float, BindingView | None, Callable[[InstanceView], Next]]]:
     begun = any(record.is_open for record in view.records)
-
-    def of_instance(free: bool) -> Next:
-        return instance.look(view, free=free, now=now)
-
-    yield (_BEGUN if begun else _INSTANCE), None, of_instance
+    yield (_BEGUN if begun else _INSTANCE), None, instance.look
     for one in view.bindings:
-        urgency = bindings.urgency(view, one, now=now)
+        urgency = bindings.urgency(view, one)
         # The instance comes before what is not urgent.
         order = urgency if urgency < _INSTANCE else _INSTANCE + 0.5
-
-        def of_binding(free: bool, one: BindingView = one) -> Next:
-            return bindings.look(view, one, free=free, now=now)
-
-        yield order, one, of_binding
+        yield order, one, partial(bindings.look, binding=one)

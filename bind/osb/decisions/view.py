@@ -84,6 +84,9 @@ class Pause:
     tried: int = 0
     questions: int = 0
 
+    def is_over(self, now: datetime) -> bool:
+        return self.until is None or self.until <= now
+
 
 @dataclass(frozen=True, slots=True)
 class HeldSecret:
@@ -96,8 +99,8 @@ class HeldSecret:
 class BindingView:
     """A binding claim, or what is left of one, with its records by number.
 
-    `secret` is None where it was not read in this look. `pauses` are by id of record.
-    `crd_is_deleting`: its kind is being deleted, with all claims.
+    `secret` is None where it was not read in this look. `crd_is_deleting`: its kind is being
+    deleted, with all claims.
     """
 
     cluster: str
@@ -105,11 +108,7 @@ class BindingView:
     live: Manifest | None
     records: tuple[Record, ...] = ()
     secret: HeldSecret | None = None
-    pauses: Mapping[str, Pause] = field(default_factory=dict)
     crd_is_deleting: bool = False
-
-    def pause(self, record: Record) -> Pause:
-        return self.pauses.get(record.id, NO_PAUSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ class InstanceView:
     `others` are records of this place whose claim has another uid. `crd_is_deleting`: its kind is
     being deleted, with all claims. `unsure` says why the view of CRDs may be old, "" where it is
     not. `name` and `namespace` also where `live` is None. `term` is what records say that are of
-    this life of the cluster.
+    this life of the cluster. `free`: something may begin that changes the instance at the broker.
     """
 
     cluster: str
@@ -136,6 +135,8 @@ class InstanceView:
     crd_is_deleting: bool = False
     unsure: str = ""
     term: str = ""
+    now: datetime = field(kw_only=True)
+    free: bool = True
 
     @property
     def current(self) -> Record | None:
@@ -218,12 +219,8 @@ CLOSED: Final = timedelta(seconds=30)  # until it is seen again whether a broker
 SOON: Final = timedelta()  # look again at once: the next step of the same claim is due
 
 
-def soon(step: Step | None, *notes: Note) -> Next:
-    return Next(replace(writes(step), notes=notes, again=SOON))
-
-
-def due(pause: Pause, now: datetime) -> bool:
-    return pause.until is None or pause.until <= now
+def soon(step: Step | None, *notes: Note, begins: bool = False) -> Next:
+    return Next(replace(writes(step), notes=notes, again=SOON), begins=begins)
 
 
 def deletion_of(live: Manifest, now: datetime) -> datetime:

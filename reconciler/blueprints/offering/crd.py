@@ -47,16 +47,8 @@ def of_instances(offering: Offering, named: Named) -> Made:
 
     def crd(found: Parameters) -> Manifest:
         spec = _instance_spec(plans, found, rule)
-        name = Rule(
-            f"self.metadata.name.size() <= {MAX_LABEL}",
-            f"a name has {MAX_LABEL} characters at most",
-        )
-        return _crd(
-            named.instances,
-            _marks(offering, named, plans),
-            _Schema(_words(offering), spec, _INSTANCE_STATUS, name),
-            _INSTANCE_COLUMNS,
-        )
+        schema = _schema(_words(offering), spec, _INSTANCE_STATUS, MAX_LABEL)
+        return _crd(named.instances, _marks(offering, named, plans), schema, _INSTANCE_COLUMNS)
 
     return _fitting(offering, parameters.of_instances(plans), crd)
 
@@ -71,18 +63,11 @@ def of_bindings(offering: Offering, named: Named) -> Made | None:
         return None
 
     def crd(found: Parameters) -> Manifest:
-        name = Rule(
-            f"self.metadata.name.size() <= {LONGEST_BINDING}",
-            f"a name has {LONGEST_BINDING} characters at most",
-        )
         words = f"Credentials for {named.instances.kind}: {_words(offering)}"
         marks = _marks(offering, named, plans, instances=named.instances.plural)
-        return _crd(
-            named.bindings,
-            marks,
-            _Schema(words, _binding_spec(named, found), _BINDING_STATUS, name),
-            _BINDING_COLUMNS,
-        )
+        spec = _binding_spec(named, found)
+        schema = _schema(words, spec, _BINDING_STATUS, LONGEST_BINDING)
+        return _crd(named.bindings, marks, schema, _BINDING_COLUMNS)
 
     made = _fitting(offering, parameters.of_bindings(plans), crd)
     return Made(made.crd, tuple(f"bindings: {warning}" for warning in made.warnings))
@@ -119,40 +104,33 @@ def _words(offering: Offering) -> str:
     return line(offering.description) or line(offering.name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Schema:
-    """The schema of a kind, its words, and the greatest length of names."""
-
-    words: str
-    spec: Manifest
-    status: Manifest
-    name: Rule
-
-    @property
-    def wire(self) -> dict[str, JSON]:
-        return {
-            "description": self.words,
-            "type": "object",
-            "required": ["spec"],
-            "properties": {
-                "apiVersion": _TEXT,
-                "kind": _TEXT,
-                "metadata": {"type": "object"},
-                "spec": self.spec,
-                "status": self.status,
-            },
-            "x-kubernetes-validations": [self.name.wire],
-        }
+def _schema(words: str, spec: Manifest, status: Manifest, longest: int) -> Manifest:
+    """Return the schema of a kind with names of so many characters at most."""
+    size = f"self.metadata.name.size() <= {longest}"
+    name = Rule(size, f"a name has {longest} characters at most")
+    return {
+        "description": words,
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": _TEXT,
+            "kind": _TEXT,
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+        "x-kubernetes-validations": [name.wire],
+    }
 
 
-def _crd(kind: Kind, marks: Marks, schema: _Schema, columns: Sequence[Manifest]) -> Manifest:
+def _crd(kind: Kind, marks: Marks, schema: Manifest, columns: Sequence[Manifest]) -> Manifest:
     version: dict[str, JSON] = {
         "name": VERSION,
         "served": True,
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": columns,
-        "schema": {"openAPIV3Schema": schema.wire},
+        "schema": {"openAPIV3Schema": schema},
     }
     names = {
         "plural": kind.plural,

@@ -14,67 +14,49 @@ from reconciler.api.osb import BrokerSpec, OfferingChoice
 from reconciler.blueprints.objects import Marks, build
 from reconciler.blueprints.offering import crd, kinds, parameters
 from reconciler.blueprints.offering.catalogue import Catalogue, CatalogueFault, Offering, Plan
-from reconciler.blueprints.offering.kinds import Before, Known, Named, shown_metadata
+from reconciler.blueprints.offering.kinds import Before, Known, Named
 from reconciler.blueprints.offering.outcomes import line
 from reconciler.blueprints.offering.parameters import stricter
 from reconciler.core import keys, names
 from reconciler.core.errors import ConfigError, KlutchError
-from reconciler.core.manifest import JSON, Manifest, get_text
+from reconciler.core.manifest import JSON, Manifest, get_text, name_of
 from reconciler.core.refs import CLUSTER_ROLE, SECRET, GroupResource, Kind
 
 NAMESPACE: Final = "klutch-osb"  # where brokers are, unless they say another one
 _HANDED_ON: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 _SERVED: Final = ("list", "patch", "watch")
 _LONGEST_TITLE: Final = 100
+_SECRETS: Final = {"group": SECRET.group, "resource": SECRET.plural, "version": SECRET.version}
 
 
 def templates(
-    offering: Offering, named: Named, *, namespace: str, bindable: bool
-) -> list[Manifest]:
-    """Return the APIServiceExportTemplates of an offering's kinds."""
+    offering: Offering, named: Named, kinds: Sequence[Kind], namespace: str
+) -> Iterator[Manifest]:
+    """Yield the APIServiceExportTemplates of an offering's kinds: of instances, and of bindings."""
     title = line(get_text(offering.metadata, "displayName"), longest=_LONGEST_TITLE) or line(
         offering.name, longest=_LONGEST_TITLE
     )
-    words = line(offering.description)
-    found = [_exported(named.instances, namespace, _shown_marks(title, words, offering), [])]
-    if bindable:
-        marks = _shown_marks(
-            f"{title}: credentials",
-            f"Credentials for {named.instances.kind}. They"
-            " arrive as a Secret, which needs your consent.",
-            offering,
-        )
-        found.append(_exported(named.bindings, namespace, marks, [_claim(named)]))
-    return found
-
-
-def _shown_marks(title: str, words: str, offering: Offering) -> Marks:
     page = get_text(offering.metadata, "documentationUrl")
-    docs = page if page.startswith("https://") and page.isprintable() and " " not in page else ""
-    noted = {keys.TITLE: title, keys.DESCRIPTION: words, keys.DOCS_URL: docs}
-    return Marks(annotations={key: text for key, text in noted.items() if text})
-
-
-def _exported(kind: Kind, namespace: str, marks: Marks, claims: Sequence[Manifest]) -> Manifest:
-    selector = {"group": kind.group, "resource": kind.plural, "version": kind.version}
-    spec: dict[str, JSON] = {"APIServiceSelector": selector}
-    if claims:
-        spec["permissionClaims"] = claims
-    return build(
-        API_SERVICE_EXPORT_TEMPLATE, kind.resource, namespace=namespace, marks=marks, spec=spec
-    )
-
-
-def _claim(named: Named) -> dict[str, JSON]:
-    """Return the claim on just the Secrets of this offering."""
-    labels: list[JSON] = [{keys.OSB_SERVICE: named.service}]
-    selector: dict[str, JSON] = {"owner": keys.OWNER_PROVIDER, "labelSelectors": labels}
-    return {
-        "group": SECRET.group,
-        "resource": SECRET.plural,
-        "version": SECRET.version,
-        "selector": selector,
-    }
+    is_link = page.startswith("https://") and page.isprintable() and " " not in page
+    for kind in kinds:
+        selector = {"group": kind.group, "resource": kind.plural, "version": kind.version}
+        spec: dict[str, JSON] = {"APIServiceSelector": selector}
+        heading, words = title, line(offering.description)
+        if kind == named.bindings:
+            heading, words = (
+                f"{title}: credentials",
+                f"Credentials for {named.instances.kind}. They"
+                " arrive as a Secret, which needs your consent.",
+            )
+            labels: list[JSON] = [{keys.OSB_SERVICE: named.service}]
+            of_offering = {"owner": keys.OWNER_PROVIDER, "labelSelectors": labels}
+            spec["permissionClaims"] = [{**_SECRETS, "selector": of_offering}]
+        noted = {keys.TITLE: heading, keys.DESCRIPTION: words}
+        noted |= {keys.DOCS_URL: page if is_link else ""}
+        marks = Marks(annotations={key: text for key, text in noted.items() if text})
+        yield build(
+            API_SERVICE_EXPORT_TEMPLATE, kind.resource, namespace=namespace, marks=marks, spec=spec
+        )
 
 
 def rights(broker: str, kinds: Sequence[Kind], *, secrets: bool) -> list[Manifest]:
@@ -103,21 +85,14 @@ def _rule(groups: Sequence[str], resources: Sequence[str], verbs: Sequence[str])
     return {"apiGroups": groups, "resources": resources, "verbs": verbs}
 
 
-def fleet_template(named: Named, *, bindable: bool) -> Manifest:
+def fleet_template(named: Named, kinds: Sequence[Kind]) -> Manifest:
     """Return the document of a fleet that offers the kinds, with that claim as the ceiling."""
-    kinds = [named.instances, *([named.bindings] if bindable else [])]
     spec: dict[str, JSON] = {
         "resources": [GroupResource(kind.group, kind.plural).wire for kind in kinds]
     }
-    if bindable:
-        claim: dict[str, JSON] = {
-            "group": SECRET.group,
-            "resource": SECRET.plural,
-            "version": SECRET.version,
-            "owner": keys.OWNER_PROVIDER,
-            "labels": {keys.OSB_SERVICE: named.service},
-        }
-        spec["claims"] = [claim]
+    if named.bindings in kinds:
+        labels = {keys.OSB_SERVICE: named.service}
+        spec["claims"] = [{**_SECRETS, "owner": keys.OWNER_PROVIDER, "labels": labels}]
     head: dict[str, JSON] = {
         "apiVersion": "fleet.klutchctl.dev/v1alpha1",
         "kind": "Template",
@@ -178,49 +153,25 @@ def files_of(
     merge = _merged(broker, catalogue, before, allowed=allow_narrowing)
     if merge.narrowings and not allow_narrowing:
         raise Narrowing(tuple(merge.narrowings))
-    named = {
-        service: Named(broker.name, broker.group, one.stem) for service, one in merge.known.items()
-    }
-    kinds.check((merge.known[service].offering.name, one) for service, one in named.items())
-    made = _Files(broker, {}, [*catalogue.repeated, *merge.warnings], [])
-    for service in sorted(named, key=lambda one: named[one].stem):
-        made.add(merge.known[service], named[service])
-    made.finish()
-    return Output(made.files, tuple(made.warnings), before.files)
-
-
-@dataclass(slots=True)
-class _Files:
-    """The files as far as they were made."""
-
-    broker: BrokerSpec
-    files: dict[str, Documents]
-    warnings: list[str]
-    kinds: list[Kind]
-    bindable: bool = False
-
-    def add(self, known: Known, named: Named) -> None:
-        offering = known.offering
-        instances, bindings = crd.of_instances(offering, named), crd.of_bindings(offering, named)
-        for made in (instances, bindings):
-            if made is not None:
-                name = str(made.crd["metadata"]["name"])  # type: ignore[index,call-overload]
-                self.files[f"crds/{name}.yaml"] = (made.crd,)
-                self.warnings += [f"offering {offering.name}: {one}" for one in made.warnings]
-        self.kinds += [named.instances, *([named.bindings] if bindings else [])]
-        self.bindable |= bindings is not None
-        namespace = self.broker.namespace or NAMESPACE
-        self.files[TEMPLATES] = (
-            *self.files.get(TEMPLATES, ()),
-            *templates(offering, named, namespace=namespace, bindable=bindings is not None),
-        )
-        self.files[f"fleet/{named.template}.yaml"] = (
-            fleet_template(named, bindable=bindings is not None),
-        )
-
-    def finish(self) -> None:
-        if self.kinds:
-            self.files[RIGHTS] = tuple(rights(self.broker.name, self.kinds, secrets=self.bindable))
+    offered = sorted(merge.known.values(), key=lambda one: one.stem)
+    named = [Named(broker.name, broker.group, one.stem) for one in offered]
+    kinds.check(zip((one.offering.name for one in offered), named, strict=True))
+    warnings = [*catalogue.repeated, *merge.warnings]
+    files: dict[str, Documents] = {}
+    exported, served, bindable = list[Manifest](), list[Kind](), False
+    for one, of in zip((each.offering for each in offered), named, strict=True):
+        made = [crd.of_instances(one, of), crd.of_bindings(one, of)]
+        for each in (each for each in made if each is not None):
+            files[f"crds/{name_of(each.crd)}.yaml"] = (each.crd,)
+            warnings += [f"offering {one.name}: {warning}" for warning in each.warnings]
+        mine = [of.instances, *([of.bindings] if made[1] else [])]
+        exported += templates(one, of, mine, broker.namespace or NAMESPACE)
+        files[f"fleet/{of.template}.yaml"] = (fleet_template(of, mine),)
+        served, bindable = [*served, *mine], bindable or len(mine) > 1
+    if served:
+        files[TEMPLATES] = tuple(exported)
+        files[RIGHTS] = tuple(rights(broker.name, served, secrets=bindable))
+    return Output(files, tuple(warnings), before.files)
 
 
 _STAYS: Final = "is no longer offered: it stays until --allow-narrowing"
@@ -279,55 +230,30 @@ def _chosen(merge: _Merge, choice: OfferingChoice) -> Known | None:
     before = merge.held.known.get(current.id)
     stem = choice.kind or (before.stem if before else "") or kinds.stem_of(current.name)
     plans = _plans(merge, choice, current, before.offering if before else None)
-    after = Known(stem, replace(_plain(current), plans=plans))
+    after = Known(stem, replace(current, plans=plans))
     if before is not None:
         merge.narrowings += _narrowings(before, after)
     return after
-
-
-def _plain(offering: Offering) -> Offering:
-    """Return just what files follow from."""
-    return Offering(
-        id=offering.id,
-        name=offering.name,
-        description=offering.description,
-        metadata=shown_metadata(offering.metadata),
-    )
 
 
 def _plans(
     merge: _Merge, choice: OfferingChoice, current: Offering, before: Offering | None
 ) -> tuple[Plan, ...]:
     """Return the plans of an offering, with those of files, by name."""
-    found = {
-        one.name: _plain_plan(one)
-        for one in current.plans
-        if not choice.plans or one.name in choice.plans
-    }
+    found = {one.name: one for one in current.plans if not choice.plans or one.name in choice.plans}
     old = {one.name: one for one in before.plans} if before else {}
     for name in sorted(set(choice.plans) - found.keys() - old.keys()):
         merge.faults.append(f"offering {current.name} has no plan {name!r}")
     for name, plan in old.items():
         if name not in found and not merge.allowed:
             living = current.plan(plan.id)
-            found[name] = replace(_plain_plan(living), name=name) if living else plan
+            found[name] = replace(living, name=name) if living else plan
             merge.warnings.append(f"offering {current.name}: plan {name} {_STAYS}")
         elif name in found and found[name].id != plan.id:
             merge.narrowings.append(f"offering {current.name}: plan {name} has another id")
     if not found:
         merge.faults.append(f"offering {current.name} has none of the plans that are named")
     return tuple(found[name] for name in sorted(found))
-
-
-def _plain_plan(plan: Plan) -> Plan:
-    return Plan(
-        id=plan.id,
-        name=plan.name,
-        description=plan.description,
-        bindable=plan.bindable,
-        plan_updateable=plan.plan_updateable,
-        schemas=plan.schemas,
-    )
 
 
 def _narrowings(before: Known, after: Known) -> Iterator[str]:

@@ -27,6 +27,7 @@ LOCK: Final = "catalog.lock"
 _MOST_OCTETS: Final = 100 * 1024  # of an annotation: 256 KiB is what an object may have
 _PARTS: Final = ("create", "update", "bind")
 _DIGEST_LENGTH: Final = 16
+_SHOWN: Final = ("displayName", "longDescription", "documentationUrl")  # of metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +185,13 @@ def _plan(held: Manifest, schemas: Manifest) -> Plan:
 def noted(known: Known) -> str:
     """Return the annotation. Schemas that are too large are left out: they are any object then."""
     offering, schemas = known.offering, dict[str, JSON]()
+    shown = {key: manifest.get_text(offering.metadata, key) for key in _SHOWN}
     held: dict[str, JSON] = {
         "id": offering.id,
         "name": offering.name,
         "stem": known.stem,
         "description": offering.description,
-        "metadata": offering.metadata,
+        "metadata": {key: text for key, text in shown.items() if text},
         "plans": [_noted_plan(plan, schemas) for plan in offering.plans],
     }
     text = manifest.canonical({**held, "schemas": schemas})
@@ -213,10 +215,3 @@ def _noted_plan(plan: Plan, schemas: dict[str, JSON]) -> dict[str, JSON]:
         "planUpdateable": plan.plan_updateable,
         "schemas": said,
     }
-
-
-def shown_metadata(metadata: Manifest) -> dict[str, JSON]:
-    """Return what of an offering's metadata files show."""
-    shown = ("displayName", "longDescription", "documentationUrl")
-    texts = {key: manifest.get_text(metadata, key) for key in shown}
-    return {key: text for key, text in texts.items() if text}

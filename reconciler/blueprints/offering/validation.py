@@ -13,16 +13,8 @@ from itertools import islice
 from math import prod
 from typing import Any, Final, TypeAlias
 
+import jsonschema
 import orjson
-from jsonschema import (
-    Draft3Validator,
-    Draft4Validator,
-    Draft6Validator,
-    Draft7Validator,
-    Draft201909Validator,
-    Draft202012Validator,
-    validators,
-)
 from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from pydantic_core import SchemaError, SchemaValidator, core_schema
@@ -42,8 +34,8 @@ _MOST_SAID: Final = 3
 _MOST_FLAWS: Final = 20
 _LONGEST: Final = 80
 _DRAFTS: Final[tuple[type[Validator], ...]] = (
-    *(Draft202012Validator, Draft201909Validator),
-    *(Draft7Validator, Draft6Validator, Draft4Validator),
+    *(jsonschema.Draft202012Validator, jsonschema.Draft201909Validator),
+    *(jsonschema.Draft7Validator, jsonschema.Draft6Validator, jsonschema.Draft4Validator),
 )
 _LONGEST_PATTERN: Final = 1000
 _MOST_PATTERNS: Final = 100  # of a schema
@@ -165,7 +157,7 @@ def _additional(rule: _Rule) -> _Rule:
 def _counting(draft: type[Validator], rules: Mapping[str, _Rule]) -> type[Validator]:
     counted = {name: _counted(rule) for name, rule in {**draft.VALIDATORS, **rules}.items()}
     counted["$ref"] = _counted(counted["$ref"], _STEPS_OF_A_REFERENCE)
-    made: type[Validator] = validators.extend(draft, counted)  # type: ignore[no-untyped-call]
+    made: type[Validator] = jsonschema.validators.extend(draft, counted)  # type: ignore[no-untyped-call]
     return made
 
 
@@ -189,7 +181,7 @@ def _of_schemas(draft: type[Validator]) -> Validator:
 
 
 # Of later drafts, only what was there before is looked at.
-_OLD, _NEW = _of_schemas(Draft4Validator), _of_schemas(Draft7Validator)
+_OLD, _NEW = _of_schemas(jsonschema.Draft4Validator), _of_schemas(jsonschema.Draft7Validator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,14 +282,17 @@ def _unchecked_schema(*why: str) -> Checked:
 def _draft(schema: Mapping[str, JSON]) -> type[Validator]:
     """Return the draft that a schema says, else the later of two that it fits best."""
     said = {"$schema": get_text(schema, "$schema")}
-    stated = validators.validator_for(said, default=Draft3Validator)
+    stated = jsonschema.validators.validator_for(said, default=jsonschema.Draft3Validator)
     if stated in _BOUNDED:
         return stated
-    return min((Draft7Validator, Draft4Validator), key=lambda one: len(_faults(one, schema) or ()))
+    return min(
+        (jsonschema.Draft7Validator, jsonschema.Draft4Validator),
+        key=lambda one: len(_faults(one, schema) or ()),
+    )
 
 
 def _faults(draft: type[Validator], schema: Mapping[str, JSON]) -> list[ValidationError] | None:
-    of = _OLD if draft is Draft4Validator else _NEW
+    of = _OLD if draft is jsonschema.Draft4Validator else _NEW
     return _errors(of, schema, steps=_MOST_OF_SCHEMA)
 
 

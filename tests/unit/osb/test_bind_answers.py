@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from bind.osb.decisions import binding as bindings
-from bind.osb.decisions import record
+from bind.osb.decisions import record, turn
 from bind.osb.decisions.record import Verb as Asked
 from bind.osb.decisions.view import Ask, HeldSecret
 from reconciler.blueprints.offering import messages
@@ -362,6 +361,6 @@ def test_an_answer_for_which_nothing_waits_changes_nothing(
     secret = HeldSecret(world.live(SECRET, "web-creds"))
     view = replace(view, records=(asked,), secret=secret)
     ask = Ask(asked.id, CALLS[call])
-    next_ = bindings.answered(world.view(), view, ask, outcome, now=world.now)
+    next_ = turn.answered(replace(world.view(), bindings=(view,)), ask, outcome).next
     assert next_.decision.tasks == ()
     assert next_.ask is None

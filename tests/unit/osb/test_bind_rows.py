@@ -130,7 +130,7 @@ def test_a_bind_waits_for_what_goes_on_at_its_instance() -> None:
     busy = replace(known, intent=Intent("Update", world.now, Sent(world.plan)))
     world.otherwise = lambda view: replace(view, records=(busy,))
     world.claim()
-    next_ = bindings.look(world.view(), world.binding("web"), free=False, now=world.now)
+    next_ = bindings.look(replace(world.view(), free=False), world.binding("web"))
     assert next_.ask is None
     assert not next_.decision.tasks
     assert [(one.type, one.reason) for one in next_.decision.conditions] == [("Bound", "Pending")]

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.osb.decisions import instance_moves, record
+from bind.osb.decisions import record, turn
 from bind.osb.decisions.view import Ask, Next, Pause
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.core.manifest import get_text
@@ -45,7 +45,7 @@ LEAVING = held(record.LEAVING, sent=sent())
 
 
 def answered(seen, call, outcome, *, about=UID) -> Next:
-    return instance_moves.answered(seen, Ask(about, call), outcome, now=NOW)
+    return turn.answered(seen, Ask(about, call), outcome).next
 
 
 def put(outcome, before=NEW, live=None, **fields) -> Next:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.osb.decisions import instance, instance_wants, record
+from bind.osb.decisions import instance, instance_state, record
 from bind.osb.decisions.view import BindingView, Next, Pause
 from reconciler.blueprints.offering import messages
 from reconciler.blueprints.offering.catalogue import Schemas
@@ -36,7 +36,7 @@ SECOND = record.identifier(UID, 1)
 
 
 def look(seen, *, free=True) -> Next:
-    return instance.look(seen, free=free, now=NOW)
+    return instance.look(replace(seen, free=free))
 
 
 def call(found: Next):
@@ -269,7 +269,7 @@ def test_a_closed_intent_opens_once_the_claim_says_something_else(live):
     assert found.begins
     assert after.intent is not None
     assert after.intent.closed == ""
-    assert after.asked == instance_wants.asked(view(live))
+    assert after.asked == instance_state.asked(view(live))
 
 
 def test_what_was_refused_is_tried_under_another_catalogue_and_what_failed_is_not():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bind.osb.decisions import instance, instance_moves, record
+from bind.osb.decisions import instance, record, turn
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import Ask, Next, Pause
 from reconciler.api.osb import BROKER_RECORD
@@ -40,12 +40,12 @@ GOES_ON = outcomes.Progress("in progress")
 
 
 def look(before: Record, **claimed: Any) -> Next:
-    return instance.look(view(claim(**claimed), before), free=True, now=NOW)
+    return instance.look(view(claim(**claimed), before))
 
 
 def answered(before: Record, call: messages.Call, outcome: outcomes.Outcome, **fields: Any) -> Next:
     live = fields.pop("live", claim())
-    return instance_moves.answered(view(live, before, **fields), Ask(UID, call), outcome, now=NOW)
+    return turn.answered(view(live, before, **fields), Ask(UID, call), outcome).next
 
 
 # Past the deadline
@@ -56,7 +56,7 @@ def test_a_provisioning_past_its_deadline_is_asked_for_before_it_is_decided() ->
     assert isinstance(found.ask and found.ask.call, messages.LastOperation)
     assert written(found) == []
     paused = {UID: Pause(until=NOW + timedelta(seconds=5))}
-    found = instance.look(view(claim(), LATE, pauses=paused), free=True, now=NOW)
+    found = instance.look(view(claim(), LATE, pauses=paused))
     assert (found.ask, found.decision.again) == (None, timedelta(seconds=5))
 
 
@@ -180,7 +180,7 @@ def left(before: Record, *, retains: bool) -> Record:
     """Return a record after its claim was gone, or deleted and said Retain."""
     if retains:
         return recorded(look(before, deleting=True, deletionPolicy="Retain"), before)
-    found = instance.look(view(None, others=(before,)), free=True, now=NOW)
+    found = instance.look(view(None, others=(before,)))
     return recorded(found, before)
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.osb.decisions import instance, instance_moves, record, turn, view
+from bind.osb.decisions import instance, record, turn, view
 from bind.osb.decisions.view import Ask
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.catalogue import Schemas
@@ -54,14 +54,14 @@ def test_a_deletion_waits_for_an_open_update_then_unbinds_then_deprovisions(has_
     there = held(record.PRESENT, sent=sent(), intent=target, operation=going)
     gone = bound(of_binding(record.PRESENT, sent=sent()), deleting=True)
     seen = seen_as(claim(deleting=True), there, bindings=(gone,))
-    first, *others = turn.look(seen, calling=False, now=NOW)
+    first, *others = turn.look(seen, calling=False)
     if has_answer:
         assert isinstance(first.next.ask and first.next.ask.call, messages.LastOperation)
         assert not any(part.next.begins for part in others)
-        first, *_ = turn.look(seen, calling=False, now=NOW + timedelta(minutes=10))
+        first, *_ = turn.look(replace(seen, now=NOW + timedelta(minutes=10)), calling=False)
     after = recorded(first.next, there)
     assert (after.operation, after.intent) == (None, None)
-    parts = turn.look(replace(seen, records=(after,)), calling=False, now=NOW)
+    parts = turn.look(replace(seen, records=(after,)), calling=False)
     assert [part.next.begins for part in parts if part.binding is not None] == [True]
     assert said(parts[-1].next)["DeletesAllowed"] == ("False", "StillBound")
 
@@ -91,7 +91,7 @@ def test_a_409_to_the_first_put_is_a_question(polls: bool, reads: bool) -> None:
     metadata = {"namespace": "home", "name": "orders"}
     it.objects.create(it.kind.kind, {"metadata": metadata, "spec": {"plan": "small"}})
     it.go_on(2)
-    asked = instance.look(it.view(), free=True, now=it.now).ask
+    asked = instance.look(it.view()).ask
     assert asked is not None
     outcome_of(it.broker, asked.call)  # and the process ends before it reads the answer
     it.go_on(20)
@@ -109,7 +109,7 @@ def test_nothing_that_another_life_may_have_used_is_deleted_unasked() -> None:
     for term, state in (("lease/4", record.INTENDED), ("lease/3", record.LEAVING)):
         seen = seen_as(claim(), before, term=term)
         ask = Ask(before.id, messages.Provision("i", "s", "p", "o", "s"))
-        found = instance_moves.answered(seen, ask, lost, now=NOW)
+        found = turn.answered(seen, ask, lost).next
         assert recorded(found, before).state == state
     assert view.stamped(before, None, ("lease/4", "lease/3")).term == "lease/4"
     assert view.stamped(before, None, ("lease/4",)).term == "lease/3"
@@ -120,14 +120,14 @@ def test_a_record_names_its_broker_and_another_one_is_never_asked() -> None:
     old = held(record.PRESENT, sent=sent())
     stamped = view.stamped(old, broker, ("t",))
     assert (stamped.origin, stamped.broker_uid) == (HERE, "u-2")
-    first = instance.look(seen_as(claim(), stamped, broker=broker), free=True, now=NOW)
+    first = instance.look(seen_as(claim(), stamped, broker=broker))
     assert recorded(first, old).origin == HERE
     spec = get(record.created(stamped, "osb").manifest, "spec")
     there = replace(recorded(first, old), live={**(old.live or {}), "spec": spec})
     away = replace(broker, origin="https://elsewhere.example")
     for live, condition in ((claim(), "UpToDate"), (claim(deleting=True), "DeletesAllowed")):
         seen = seen_as(live, there, broker=view.asked(away, [there]))
-        found = instance.look(seen, free=True, now=NOW)
+        found = instance.look(seen)
         assert found.ask is None
         assert said(found)[condition] == ("False", "BrokerMoved")
         assert f"{keys.OSB_MOVED}: https://elsewhere.example" in message(found, condition)
@@ -137,10 +137,10 @@ def test_a_record_names_its_broker_and_another_one_is_never_asked() -> None:
 
 def test_a_record_is_freed_of_a_broker_that_is_gone() -> None:
     there = held(record.PRESENT, sent=sent())
-    found = instance.look(seen_as(claim(deleting=True), there, broker=None), free=True, now=NOW)
+    found = instance.look(seen_as(claim(deleting=True), there, broker=None))
     assert f"BrokerRecord {there.id}" in message(found, "DeletesAllowed")
     word = held(record.PRESENT, sent=sent(), mark=keys.ORPHAN_FORGET)
-    found = instance.look(seen_as(claim(deleting=True), word, broker=None), free=True, now=NOW)
+    found = instance.look(seen_as(claim(deleting=True), word, broker=None))
     assert len(list(found.decision.steps)) == 2
 
 
@@ -156,7 +156,7 @@ def test_an_update_sends_what_the_schema_of_the_plan_names() -> None:
         sent=sent(claim(parameters={"region": "eu", "size": 1})),
         intent=intent("Update", sent(live)),
     )
-    ask = instance.look(seen_as(live, going, broker=broker), free=True, now=NOW).ask
+    ask = instance.look(seen_as(live, going, broker=broker)).ask
     assert ask is not None
     assert isinstance(ask.call, messages.Update)
     assert (ask.call.plan, ask.call.parameters) == ("plan-s", {"size": 2})
@@ -165,7 +165,7 @@ def test_an_update_sends_what_the_schema_of_the_plan_names() -> None:
 def test_a_failing_delete_says_so_until_it_is_done() -> None:
     leaving = held(record.LEAVING)
     live = claim(deleting=True, says={"DeletesAllowed": ("False", "NotDeleted")})
-    found = instance.look(seen_as(live, leaving), free=True, now=NOW)
+    found = instance.look(seen_as(live, leaving))
     assert isinstance(found.ask, Ask)
     assert "DeletesAllowed" not in said(found)
 
@@ -177,5 +177,5 @@ def test_the_words_of_a_broker_stay_while_the_next_try_waits() -> None:
     leaving = held(record.LEAVING)
     ask = Ask(leaving.id, messages.Deprovision(leaving.id, "service-1", "plan-s"))
     seen = seen_as(live, leaving)
-    found = instance_moves.answered(seen, ask, outcomes.Gone(), now=NOW)
+    found = turn.answered(seen, ask, outcomes.Gone()).next
     assert words in message(found, "Provisioned")

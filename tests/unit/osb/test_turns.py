@@ -32,13 +32,13 @@ def of_binding(state, **fields):
 
 
 def calls(seen, *, calling=False):
-    parts = turn.look(seen, calling=calling, now=NOW)
+    parts = turn.look(seen, calling=calling)
     return [type(part.next.ask.call) for part in parts if part.next.ask is not None]
 
 
 def test_an_unbind_comes_before_an_update_and_that_waits():
     gone = bound(of_binding(record.PRESENT, sent=sent()), deleting=True)
-    parts = turn.look(view(claim(plan="big"), THERE, bindings=(gone,)), calling=False, now=NOW)
+    parts = turn.look(view(claim(plan="big"), THERE, bindings=(gone,)), calling=False)
     assert [part.binding is None for part in parts] == [False, True]
     assert [part.next.begins for part in parts] == [True, False]
 
@@ -47,7 +47,7 @@ def test_what_has_begun_goes_on_before_anything_begins():
     going = bound(of_binding(record.INTENDED, intent=intent("Bind")))
     seen = view(claim(plan="big"), THERE, bindings=(going,))
     assert calls(seen) == [messages.Bind]
-    assert not any(part.next.begins for part in turn.look(seen, calling=False, now=NOW))
+    assert not any(part.next.begins for part in turn.look(seen, calling=False))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_takes_longer_than_it_may_keeps_nothing_else_waiting(minutes, begin
     going = bound(of_binding(record.INTENDED, intent=intent("Bind"), operation=works))
     gone = bound(of_binding(record.PRESENT, number=1, sent=sent()), deleting=True)
     seen = view(claim(plan="big"), THERE, bindings=(going, gone))
-    parts = turn.look(seen, calling=False, now=NOW)
+    parts = turn.look(seen, calling=False)
     assert [part.next.begins for part in parts] == begins
     assert calls(seen) == [messages.LastOperation]
 
@@ -79,7 +79,7 @@ def test_nothing_is_sent_while_a_call_is_on_its_way():
     ],
 )
 def test_what_waits_for_people_is_counted(seen, is_held):
-    parts = turn.look(seen, calling=False, now=NOW)
+    parts = turn.look(seen, calling=False)
     assert turn.is_held(parts) is is_held
     registry = CollectorRegistry()
     metrics = BrokerMetrics(registry)

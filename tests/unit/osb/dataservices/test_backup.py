@@ -10,10 +10,11 @@ from bind.osb.dataservices import jobs as wire
 from bind.osb.dataservices import managed as kinds
 from bind.osb.dataservices import rules
 from bind.osb.dataservices.jobs import Ask, Reply, Seen, answered, next_step
+from reconciler.blueprints.offering.messages import HttpRequest
 from reconciler.blueprints.offering.outcomes import Unknown, Unsent
 from reconciler.core import keys
 from reconciler.core.decision import Decision
-from reconciler.core.manifest import finalizers_of
+from reconciler.core.manifest import finalizers_of, put
 from reconciler.core.secret import Secret
 from tests.support import dataservices as objects
 from tests.support.dataservices import NOW, after, annotation, at_provider, conditions, message
@@ -62,6 +63,10 @@ def follow(of, ask, answer, **more):
     return after(of, decision), decision
 
 
+def asked(purpose: wire.Purpose, path: str, method: str = "GET") -> Ask:
+    return Ask(purpose, HttpRequest(method, path))
+
+
 def jobs(*numbers, backup=101):
     return Reply(200, [{"id": number, "backup_id": backup} for number in numbers])
 
@@ -73,11 +78,11 @@ def test_a_job_is_made_once_what_was_there_before_is_written_down(kind):
     assert finalizers_of(held) == [keys.MANAGED_RESOURCE]
     assert at_provider(held)["instanceId"] == "i-1"
     mark = step(held)
-    assert mark == wire.every_job("mark", "i-1", SORTS[kind])
+    assert mark == asked("mark", f"/instances/i-1/{SORTS[kind]}")
     marked, _ = follow(held, mark, jobs(3, 5, 4))
     assert annotation(marked, keys.OSB_AFTER) == "5"
     find = step(marked)
-    assert find == wire.every_job("find", "i-1", SORTS[kind])
+    assert find == asked("find", f"/instances/i-1/{SORTS[kind]}")
     create: Any = answered(seen(marked), find, jobs(3, 5, 4))
     paths = {BACKUP: "/instances/i-1/backups", RESTORE: "/instances/i-1/backups/101/restore"}
     assert (create.request.method, create.request.path) == ("POST", paths[kind])
@@ -86,11 +91,11 @@ def test_a_job_is_made_once_what_was_there_before_is_written_down(kind):
     assert annotation(named, key) == "6"
     assert at_provider(named)[WORDS[kind]] == "queued"
     assert conditions(named)["Ready"] == "Creating"
-    assert step(named) == wire.one_job("i-1", SORTS[kind], 6)
+    assert step(named) == asked("read", f"/instances/i-1/{SORTS[kind]}/6")
 
 
 def test_no_job_before_is_a_fact_too():
-    marked, _ = follow(live(BACKUP), wire.every_job("mark", "i-1", "backups"), jobs())
+    marked, _ = follow(live(BACKUP), asked("mark", "/instances/i-1/backups"), jobs())
     assert annotation(marked, keys.OSB_AFTER) == "0"
 
 
@@ -124,7 +129,7 @@ def test_a_list_that_cannot_be_read_is_not_an_empty_one(kind, answer, marks):
 @pytest.mark.parametrize("answer", [Unknown("cut"), Reply(201, {}), Reply(500, {}), Reply(409, {})])
 def test_a_lost_creation_is_looked_for(answer):
     marked = live(BACKUP, annotations={keys.OSB_AFTER: "5"})
-    known, decision = follow(marked, wire.new_backup("i-1"), answer)
+    known, decision = follow(marked, asked("create", "/instances/i-1/backups", "POST"), answer)
     assert decision.again >= rules.POLL
     assert step(known).purpose == "find"
 
@@ -216,13 +221,13 @@ def test_what_is_missing_is_not_made_anew(kind):
 def test_a_number_of_the_original_is_found_in_its_annotation(kind):
     key = keys.BACKUP_ID if kind is BACKUP else keys.RESTORE_ID
     of = live(kind, annotations={key: "42"})
-    assert step(of) == wire.one_job("i-1", SORTS[kind], 42)
+    assert step(of) == asked("read", f"/instances/i-1/{SORTS[kind]}/42")
 
 
 def test_a_backup_is_deleted():
     leaving = live(BACKUP, "done", **DELETED)
     ask = step(leaving)
-    assert ask == wire.deleted_backup("i-1", 7)
+    assert ask == asked("delete", "/instances/i-1/backups/7", "DELETE")
     for answer in (Reply(200, {}), Reply(404, {}), Reply(410, {})):
         assert finalizers_of(follow(leaving, ask, answer)[0]) == []
     waits: Any = (Reply(423, {}), Reply(404, None), Unsent("no"), Reply(500, {}))
@@ -267,5 +272,5 @@ def test_answers_are_read_within_bounds_and_without_secrets():
     assert wire.reply(200, b'[{"id":1}]', ()).jobs == [{"id": 1}]
     said = wire.reply(400, b'{"description":"not sesame-1"}', (Secret("sesame-1"),))
     assert "sesame" not in said.problem
-    assert isinstance(wire.every_job("mark", "a/b", "backups"), Ask)
-    assert "a%2Fb" in wire.every_job("mark", "a/b", "backups").request.path
+    of = put(live(BACKUP), "a/b", "status", "atProvider", "instanceId")
+    assert "a%2Fb" in wire.ask(seen(of), "mark").request.path

@@ -9,9 +9,10 @@ from datetime import timedelta
 from typing import ClassVar, Final
 
 from bind.osb import engine
+from bind.osb.decisions import binding_numbers as numbers
+from bind.osb.decisions import binding_state as state
 from bind.osb.decisions import causes, credentials, record
-from bind.osb.decisions.bindings import numbers, status
-from bind.osb.decisions.bindings.seen import Seen, circumstances, ends, is_held, is_still_bound
+from bind.osb.decisions.binding_state import Seen, ends, is_held, is_still_bound
 from bind.osb.decisions.moves import Moves
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import CLOSED, SOON, Next, Pause, soon
@@ -27,7 +28,7 @@ _AT_ONCE: Final = timedelta(minutes=1)  # a longer pause of an unbind lets other
 
 
 def of(seen: Seen, one: Record) -> "BindingMoves":
-    return BindingMoves(seen.view, one, seen.now, seen)
+    return BindingMoves(seen.view, one, seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +40,17 @@ class BindingMoves(Moves):
     counts_all: ClassVar[bool] = False
 
     @property
-    def pause(self) -> Pause:
-        return self.seen.pause(self.one)
-
-    @property
     def _cleared(self) -> Pause:
         return Pause(checked=self.pause.checked)
 
-    @property
-    def _waits_for_others(self) -> timedelta:
-        return engine.BUSY
-
     def _at_work(self, after: Record, description: str = "") -> Decision:
-        return status.of(self.seen)
+        return state.of(self.seen)
 
     def _overdue(self, problem: str) -> Decision:
-        return status.trouble(self.seen, causes.BINDING, causes.overdue(problem))
+        return state.trouble(self.seen, causes.BINDING, causes.overdue(problem))
 
     def _waiting(self, problem: str) -> Decision:
-        return status.waiting(self.seen, problem)
+        return state.waiting(self.seen, problem)
 
     def _row(self, call: messages.Call) -> str:
         """Return the row of the table that an answer is of, "" where nothing waits for it."""
@@ -77,16 +70,9 @@ class BindingMoves(Moves):
         return ""
 
     def _why(self, outcome: Outcome) -> str:
-        operation = self.one.operation
-        is_late = operation is not None and operation.deadline <= self.now
-        match outcome:
-            case outcomes.Progress(state="in progress") if is_late:
-                return "it took too long"
-            case outcomes.Absent() if operation is not None and not is_late:
-                return "the broker knows no such operation"
-            case outcomes.Done() | outcomes.Conflict():
-                return "what an earlier try with an unknown outcome made may be no whole binding"
-        return self.words(outcome)
+        if isinstance(outcome, outcomes.Done | outcomes.Conflict):
+            return "what an earlier try with an unknown outcome made may be no whole binding"
+        return Moves._why(self, outcome)
 
     def answered(self, call: messages.Call, outcome: Outcome) -> Next:
         one, live = self.one, self.seen.binding.live
@@ -142,11 +128,11 @@ class BindingMoves(Moves):
             return self.mitigated("its credentials fit into no Secret", causes.NO_CREDENTIALS)
         new = self._made(credentials.digest(seen.claim, wanted), done)
         if binding.secret is None and not _is_same(self.one, new):
-            return Next(status.of(seen, again=CLOSED))  # the Secret has to be read first
+            return Next(state.of(seen, again=CLOSED))  # the Secret has to be read first
         is_taken = credentials.state(binding, seen.current) == credentials.TAKEN
         is_left = is_taken or binding.secret is None
         next_ = self._present(new, None if is_left else credentials.written(binding, wanted))
-        stated = [*next_.decision.conditions, *status.projected(seen, done)]
+        stated = [*next_.decision.conditions, *state.projected(seen, done)]
         if is_taken:
             stated = [each for each in stated if each.type != causes.BOUND]
             stated.append(conditions.false(*numbers.taken(seen)))
@@ -193,7 +179,7 @@ class BindingMoves(Moves):
             failure = causes.of_rotation(failure)
         note = self._note(is_rotated=is_rotated, is_same=is_same)
         decision = replace(
-            status.of(seen.after(new), true=true, again=SOON),
+            state.of(seen.after(new), true=true, again=SOON),
             tasks=writes(*steps, failure=failure).tasks,
             notes=(note,) if secret is not None or not is_held(self.one) else (),
         )
@@ -206,8 +192,8 @@ class BindingMoves(Moves):
         undoing the old one would end what the Secret holds. They stay until others replaced them.
         """
         seen = self.seen
-        state = credentials.state(seen.binding, seen.current)
-        lost = state in (credentials.ABSENT, credentials.EDITED)
+        secret = credentials.state(seen.binding, seen.current)
+        lost = secret in (credentials.ABSENT, credentials.EDITED)
         is_lost = lost and not credentials.is_named(seen.binding, new)
         for old in (*seen.older, seen.current):
             if old is None or old.id == new.id or old.leave_at is not None or _is_same(old, new):
@@ -235,7 +221,7 @@ class BindingMoves(Moves):
         one = self.one
         target = one.intent.target if one.intent is not None else Sent(one.plan)
         step = record.changed(one, state=record.PRESENT, sent=target, intent=None, operation=None)
-        return self.next(status.of(self.seen), step, again=SOON, pause=self._cleared)
+        return self.next(state.of(self.seen), step, again=SOON, pause=self._cleared)
 
     def _missed(self, misses: int) -> Next:
         """Read a binding again later: what came was no credentials."""
@@ -244,7 +230,7 @@ class BindingMoves(Moves):
     def busy(self, problem: str) -> Next:
         """Wait for another operation on the instance; before an unbind, ask for it each minute."""
         if not self.is_leaving:
-            return Moves.busy(self, problem)
+            return self.rests(engine.BUSY, self._waiting(problem))
         return self.rests(min(self.timing.poll, engine.BUSY), self._waiting(problem), misses=1)
 
     def _refused(self, problem: str) -> Next:
@@ -252,11 +238,11 @@ class BindingMoves(Moves):
         if credentials.is_named(seen.binding, one):
             return self._settled()
         assert one.intent is not None
-        catalog = circumstances(seen, record.REFUSED)
+        catalog = state.circumstances(seen, record.REFUSED)
         intent = replace(one.intent, closed=record.REFUSED, catalog=catalog)
         step = record.changed(one, intent=intent)
         after = seen.after(replace(one, intent=intent))
-        decision = status.trouble(after, causes.BIND_REFUSED, problem)
+        decision = state.trouble(after, causes.BIND_REFUSED, problem)
         return self.next(
             decision, step, note=self._warning("Refused", problem), pause=self._cleared
         )
@@ -271,9 +257,9 @@ class BindingMoves(Moves):
         if credentials.is_named(seen.binding, one):
             return self._settled()
         if credentials.may_hold(seen.binding, one):
-            return Next(status.of(seen, again=CLOSED))  # the Secret has to be read first
+            return Next(state.of(seen, again=CLOSED))  # the Secret has to be read first
         message = f"{problem}; it is deleted at the broker before another try"
-        decision, note = status.trouble(seen, cause, message), self._warning("Failed", problem)
+        decision, note = state.trouble(seen, cause, message), self._warning("Failed", problem)
         return self.next(decision, self._left(), again=SOON, note=note, pause=self._cleared)
 
     def _left(self) -> Step | None:
@@ -290,7 +276,7 @@ class BindingMoves(Moves):
     def _vanished(self) -> Next:
         """Let go what the broker does not know any more: new credentials take its place."""
         message = f"the broker does not know binding {self.one.id} any more"
-        decision = status.of(self.seen, false=[(causes.SECRET_LOST, message)])
+        decision = state.of(self.seen, false=[(causes.SECRET_LOST, message)])
         note = Note("Missing", message, type="Warning")
         return self.next(decision, self._left(), again=SOON, note=note, pause=self._cleared)
 
@@ -307,7 +293,7 @@ class BindingMoves(Moves):
         step = record.changed(one, operation=None, intent=intent)
         is_going = live is not None and is_deleting(live)
         stated = [(causes.NOT_DELETED, problem)] if is_going else []
-        return self.rests(wait, status.of(self.seen, false=stated), step, count=count + 1)
+        return self.rests(wait, state.of(self.seen, false=stated), step, count=count + 1)
 
     def gone(self) -> Next:
         """Forget what is confirmed to be gone.
@@ -323,11 +309,11 @@ class BindingMoves(Moves):
         if is_over:
             return finished(seen, (remove,), (note,))
         if broker is None or any(other.number > one.number for other in rest):
-            return self.next(status.of(seen), remove, again=SOON, note=note)
+            return self.next(state.of(seen), remove, again=SOON, note=note)
         new = numbers.further(seen, one)
         made = record.created(new, broker.spec.namespace)
         tasks = writes(made, remove).tasks
-        return Next(replace(status.after_failure(seen, new), tasks=tasks, again=SOON))
+        return Next(replace(state.after_failure(seen, new), tasks=tasks, again=SOON))
 
 
 def finished(seen: Seen, steps: tuple[Step, ...], notes: tuple[Note, ...]) -> Next:
@@ -336,14 +322,14 @@ def finished(seen: Seen, steps: tuple[Step, ...], notes: tuple[Note, ...]) -> Ne
     After a crash in between, what is left still leads here.
     """
     if seen.binding.secret is None:
-        return Next(status.of(seen, again=CLOSED))
+        return Next(state.of(seen, again=CLOSED))
     claim, kind, is_going = seen.claim, seen.binding.kind.kind, is_deleting(seen.claim)
     lift = unheld(seen.binding.cluster, kind, claim, keys.OSB) if is_going else None
     tasks = writes(credentials.removed(seen.binding), *steps, lift).tasks
     message = f"{seen.view.kind.kind} {seen.view.name} is being deleted, and its bindings with it"
     said = [] if is_going else [(causes.INSTANCE_DELETED, message)]
     after = replace(seen, current=None, candidate=None, older=())
-    decision = status.of(after, false=said, again=SOON if tasks else None)
+    decision = state.of(after, false=said, again=SOON if tasks else None)
     return Next(replace(decision, notes=notes, tasks=tasks))
 
 

@@ -1,20 +1,19 @@
 """Decides when a binding gets its next number, and builds the first record."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from bind.osb import engine
+from bind.osb.decisions import binding_state as state
 from bind.osb.decisions import causes, credentials, record
-from bind.osb.decisions.bindings import status
-from bind.osb.decisions.bindings.seen import Seen, circumstances, is_held, target
+from bind.osb.decisions.binding_state import Seen, circumstances, is_held, target
 from bind.osb.decisions.record import Intent, Record
 from bind.osb.decisions.view import CLOSED, Next, parameters_of, soon
 from reconciler.blueprints.offering import validation
 from reconciler.blueprints.offering.catalogue import Plan
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Patch, modification
+from reconciler.core.decision import Decision, Patch, held
 
 TAKEN: Final = timedelta(minutes=1)  # until it is seen whether a Secret's name is free
 _SLOW: Final = timedelta(hours=1)  # between rotations, after several failed in a row
@@ -22,8 +21,8 @@ _SLOW: Final = timedelta(hours=1)  # between rotations, after several failed in 
 
 def begin(seen: Seen) -> Next:
     """Have a record made of the next number, before the first call about it."""
-    if (held := _held_back(seen)) is not None:
-        return held
+    if (waits := _held_back(seen)) is not None:
+        return waits
     assert seen.broker is not None
     assert seen.view.current is not None
     instance, uid = seen.view.current, manifest.uid_of(seen.claim)
@@ -44,7 +43,7 @@ def begin(seen: Seen) -> Next:
         broker_uid=instance.broker_uid,
         origin=instance.origin,
     )
-    return replace(soon(record.created(new, seen.broker.spec.namespace)), begins=True)
+    return soon(record.created(new, seen.broker.spec.namespace), begins=True)
 
 
 def retry(seen: Seen, candidate: Record) -> Next | None:
@@ -52,8 +51,8 @@ def retry(seen: Seen, candidate: Record) -> Next | None:
     intent = candidate.intent
     if intent is not None and not _is_worth_it(seen, intent):
         return None
-    if (held := _held_back(seen)) is not None:
-        return held if seen.current is None else None
+    if (waits := _held_back(seen)) is not None:
+        return waits if seen.current is None else None
     instance = seen.view.current
     assert instance is not None
     tries = 0 if intent is None else min(intent.tries, 1)  # that it was called is not forgotten
@@ -65,7 +64,7 @@ def retry(seen: Seen, candidate: Record) -> Next | None:
         plan=instance.plan,
         asked=credentials.terms(seen.claim).request,
     )
-    return replace(soon(step), begins=True)
+    return soon(step, begins=True)
 
 
 def _is_worth_it(seen: Seen, intent: Intent) -> bool:
@@ -85,9 +84,9 @@ def _held_back(seen: Seen) -> Next | None:
         return Next(_said(seen, causes.BIND_WAITS, message))
     match credentials.state(seen.binding, seen.current):
         case credentials.UNREAD:
-            return Next(status.of(seen, again=CLOSED))
+            return Next(state.of(seen, again=CLOSED))
         case credentials.TAKEN:
-            return Next(status.trouble(seen, *taken(seen), again=TAKEN))
+            return Next(state.trouble(seen, *taken(seen), again=TAKEN))
     if (patch := finalized(seen)) is not None:
         return soon(patch)
     return None
@@ -95,8 +94,8 @@ def _held_back(seen: Seen) -> Next | None:
 
 def _said(seen: Seen, cause: Cause, message: str, *, again: timedelta | None = None) -> Decision:
     if cause == causes.BIND_WAITS:
-        return status.waiting(seen, message, again=again)
-    return status.trouble(seen, cause, message, again=again)
+        return state.waiting(seen, message, again=again)
+    return state.trouble(seen, cause, message, again=again)
 
 
 def taken(seen: Seen) -> tuple[Cause, str]:
@@ -107,12 +106,7 @@ def taken(seen: Seen) -> tuple[Cause, str]:
 
 def finalized(seen: Seen) -> Patch | None:
     """Return the step that holds a claim until its binding is undone; None if it is held."""
-    held = manifest.finalizers_of(seen.claim)
-    if keys.OSB in held:
-        return None
-    binding = seen.binding
-    metadata: manifest.Manifest = {"finalizers": [*held, keys.OSB]}
-    return modification(binding.cluster, binding.kind.kind, seen.claim, metadata=metadata)
+    return held(seen.binding.cluster, seen.binding.kind.kind, seen.claim, keys.OSB)
 
 
 def not_ready(seen: Seen) -> tuple[Cause, str] | None:

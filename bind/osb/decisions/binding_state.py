@@ -1,0 +1,330 @@
+"""A binding as one look shows it: claim, Secret, the role of each number; and its status."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+from bind.osb.decisions import causes, credentials, record
+from bind.osb.decisions.record import Record, Sent
+from bind.osb.decisions.view import BindingView, Broker, InstanceView, parameters_of
+from reconciler.blueprints.offering.catalogue import Plan
+from reconciler.blueprints.offering.outcomes import Done
+from reconciler.core import conditions, keys, manifest
+from reconciler.core.conditions import Cause, Condition
+from reconciler.core.decision import NOTHING, Decision
+from reconciler.core.manifest import JSON, Manifest, is_deleting
+from reconciler.core.times import format_time
+
+IMMEDIATE: Final = "Immediate"
+CHECKS: Final = timedelta(minutes=5)  # between two readings of a Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The records of a binding, as what they are to it.
+
+    `current` holds the credentials that count. `candidate` has a higher number: it is being bound,
+    was refused, or waits. `older` still hold credentials, `lost` never came to hold any, `leaving`
+    are being unbound.
+    """
+
+    current: Record | None = None
+    candidate: Record | None = None
+    older: tuple[Record, ...] = ()
+    lost: tuple[Record, ...] = ()
+    leaving: tuple[Record, ...] = ()
+
+
+N = TypeVar("N", bound=Numbers)
+
+
+def numbers_of(records: Iterable[Record], make: Callable[..., N], **more: object) -> N:
+    """Return what each record of a binding is to it, beside what is known more."""
+    rising = sorted(records, key=lambda one: one.number)
+    held = [one for one in rising if is_held(one)]
+    current = held[-1] if held else None
+    asked = [
+        one for one in rising if one.state in (record.INTENDED, record.PRESENT) and not is_held(one)
+    ]
+    top = asked[-1] if asked else None
+    is_candidate = top is not None and (current is None or top.number > current.number)
+    return make(
+        current=current,
+        candidate=top if is_candidate else None,
+        older=tuple(held[:-1]),
+        lost=tuple(asked[:-1] if is_candidate else asked),
+        leaving=tuple(one for one in rising if one.state == record.LEAVING),
+        **more,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen(Numbers):
+    """A binding in one look. One without a claim is an orphan."""
+
+    view: InstanceView
+    binding: BindingView
+
+    @property
+    def now(self) -> datetime:
+        return self.view.now
+
+    @property
+    def free(self) -> bool:
+        return self.view.free
+
+    @property
+    def claim(self) -> Manifest:
+        assert self.binding.live is not None
+        return self.binding.live
+
+    @property
+    def broker(self) -> Broker | None:
+        return self.view.broker
+
+    @property
+    def is_retrievable(self) -> bool:
+        """Whether bindings of this offering can be read at the broker."""
+        offering = None if self.broker is None else self.broker.offering(self.view.kind)
+        return offering is not None and offering.bindings_retrievable
+
+    def plan(self, plan_id: str) -> Plan | None:
+        return None if self.broker is None else self.broker.plan(self.view.kind, plan_id)
+
+    @property
+    def has_no_catalogue(self) -> bool:
+        """Whether it is not known yet what a plan can do, or whether bindings can be read."""
+        return self.broker is None or self.broker.catalogue is None
+
+    def after(self, changed: Record) -> "Seen":
+        kept = tuple(one for one in self.binding.records if one.id != changed.id)
+        binding = replace(self.binding, records=(*kept, changed))
+        return seen(self.view, binding)
+
+
+def seen(view: InstanceView, binding: BindingView) -> Seen:
+    if has_no_claim(binding):
+        binding = replace(binding, live=None)
+    return numbers_of(binding.records, Seen, view=view, binding=binding)
+
+
+def is_held(one: Record) -> bool:
+    """Return whether credentials of a record were written into the Secret."""
+    return one.state == record.PRESENT and one.sent is not None and bool(one.sent.secret)
+
+
+def was_never_sent(one: Record, now: datetime) -> bool:
+    """Return whether the broker surely has nothing of a record."""
+    if one.state != record.INTENDED or one.operation is not None:
+        return False
+    intent = one.intent
+    return intent is None or (not intent.tries and (bool(intent.closed) or intent.since > now))
+
+
+def is_still_bound(one: Record) -> bool:
+    """Return whether a record leaves while the operation that made its binding may go on."""
+    is_of_bind = one.intent is not None and one.intent.verb == "Bind"
+    return one.state == record.LEAVING and one.operation is not None and is_of_bind
+
+
+def is_same(seen: Seen) -> bool:
+    """Return whether the credentials in use are of an older binding, so that both stay."""
+    current = seen.current
+    return current is not None and credentials.is_repeated(current, seen.older)
+
+
+def is_of_lost(view: InstanceView, one: Record) -> bool:
+    """Return whether the instance of a binding was lost since, whether it was made anew or not."""
+    intent = view.current.intent if view.current is not None else None
+    is_lost = intent is not None and intent.closed == record.MISSING
+    return is_lost or is_of_former(view, one)
+
+
+def target(seen: Seen, plan_id: str) -> Sent:
+    parameters: Mapping[str, JSON] = parameters_of(seen.claim)
+    return Sent(plan_id, record.digest_of(manifest.uid_of(seen.claim), parameters))
+
+
+def circumstances(seen: Seen, closed: str) -> str:
+    """Return the digest of what another try after a refusal, or after failures, hangs on.
+
+    "" where the catalogue counts and none was read.
+    """
+    catalogue = seen.broker.catalogue if seen.broker is not None else None
+    offered = catalogue.digest if catalogue is not None else ""
+    if closed == record.REFUSED and not offered:
+        return ""
+    instance = seen.view.current
+    parts: list[JSON] = [
+        offered if closed == record.REFUSED else "",
+        manifest.annotations_of(seen.claim).get(keys.OSB_RETRY, ""),
+        credentials.terms(seen.claim).request,
+        dict(parameters_of(seen.claim)),
+        instance.plan if instance is not None else "",
+    ]
+    return record.digest_of(manifest.uid_of(seen.claim), parts)
+
+
+def is_of_former(view: InstanceView, one: Record) -> bool:
+    """Return whether a binding is of what its instance was before that was lost and made anew."""
+    instance = view.current
+    if instance is None or instance.made_at is None or one.made_at is None:
+        return False
+    return one.made_at < instance.made_at
+
+
+def has_no_claim(binding: BindingView) -> bool:
+    """Return whether the rest of a binding is an orphan: somebody removed its finalizer."""
+    live = binding.live
+    if live is None:
+        return True
+    return is_deleting(live) and keys.OSB not in manifest.finalizers_of(live)
+
+
+def ends(view: InstanceView, binding: BindingView) -> bool:
+    """Return whether all of a claim's binding is to go: with its claim, or with its instance."""
+    if binding.live is None:
+        return False
+    if is_deleting(binding.live):
+        return True
+    if view.live is None or not is_deleting(view.live):
+        return False
+    if manifest.get_text(view.live, "spec", "deletionPolicy") != IMMEDIATE:
+        return False
+    return causes.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting) is None
+
+
+PENDING: Final = "Pending"
+BINDING: Final = "Binding"
+READY: Final = "Ready"
+ROTATING: Final = "Rotating"
+DELETING: Final = "Deleting"
+FAILED: Final = "Failed"
+
+
+def of(
+    seen: Seen,
+    *,
+    true: Iterable[str] = (),
+    false: Iterable[tuple[Cause, str]] = (),
+    again: timedelta | None = None,
+) -> Decision:
+    """Return what a claim's status is to say; conditions that are not named stay."""
+    if seen.binding.live is None:
+        return replace(NOTHING, again=again)
+    stated = [conditions.true(each) for each in true]
+    stated += [conditions.false(cause, message) for cause, message in false]
+    stated += _validity(seen)
+    if is_same(seen):
+        message = "the broker gives the same credentials to each binding, so no other follows"
+        stated = [each for each in stated if each.type != causes.ROTATED]
+        stated.append(conditions.false(causes.SAME_CREDENTIALS, message))
+    fields = {"phase": _phase(seen), **_facts(seen)}
+    return Decision(conditions=tuple(stated), fields=fields, again=again)
+
+
+def _validity(seen: Seen) -> Sequence[Condition]:
+    """Return whether the credentials that count are past their end, if they have one."""
+    current = seen.current
+    if current is None:
+        return []
+    if is_of_lost(seen.view, current):
+        message = f"the instance of binding {current.id} was lost, and its credentials with it"
+        return [conditions.false(causes.INSTANCE_LOST, message)]
+    if current.expires_at is None:
+        return conditions.mended(seen.claim, causes.VALID)
+    if current.expires_at > seen.now:
+        return [conditions.true(causes.VALID)]
+    message = f"the credentials of binding {current.id} ended at {format_time(current.expires_at)}"
+    return [conditions.false(causes.EXPIRED, message)]
+
+
+def _phase(seen: Seen) -> str:
+    if is_deleting(seen.claim):
+        return DELETING
+    candidate = seen.candidate
+    is_open = candidate is not None and (candidate.is_open or candidate.state == record.PRESENT)
+    if seen.current is not None:
+        return ROTATING if is_open else READY
+    if is_open:
+        return BINDING
+    intent = candidate.intent if candidate is not None else None
+    is_over = intent is not None and intent.closed in (record.REFUSED, record.FAILED)
+    return FAILED if is_over else PENDING
+
+
+def _facts(seen: Seen) -> dict[str, JSON]:
+    """Return what is known of a binding; None takes a field away."""
+    current, older = seen.current, seen.older
+    counts = current or seen.candidate
+    facts: dict[str, JSON] = {
+        "bindingID": counts.id if counts is not None else None,
+        "binding": {"name": credentials.name_of(seen.claim)} if current is not None else None,
+        "expiresAt": _time(current.expires_at) if current is not None else None,
+        "renewBefore": _time(current.renew_before) if current is not None else None,
+        "previous": {"bindingID": older[-1].id, "until": _time(older[-1].leave_at)}
+        if older
+        else None,
+    }
+    if current is None:
+        facts["endpoints"] = None
+    elif older:
+        facts["rotatedAt"] = _time(current.made_at)
+    return facts
+
+
+def _time(time: datetime | None) -> str | None:
+    return None if time is None else format_time(time)
+
+
+def projected(seen: Seen, done: Done) -> Sequence[Condition]:
+    """Return whether parts of a binding come into no Secret; Ready does not hang on it."""
+    if done.ignored:
+        message = f"{', '.join(done.ignored)} of the binding can be used by no Secret"
+        return [Condition(causes.PROJECTED, conditions.UNKNOWN, "", "NotProjected", message)]
+    return conditions.mended(seen.claim, causes.PROJECTED)
+
+
+def trouble(seen: Seen, cause: Cause, problem: str, *, again: timedelta | None = None) -> Decision:
+    """Return the status where no credentials come: those that are there stay as they are."""
+    stated = cause if seen.current is None else causes.of_rotation(cause)
+    return of(seen, false=[(stated, problem)], again=again)
+
+
+def waiting(seen: Seen, problem: str, *, again: timedelta | None = None) -> Decision:
+    """Return the status while a call waits. A broker that is down changes no Ready."""
+    if seen.binding.live is None:
+        return replace(NOTHING, again=again)
+    if is_deleting(seen.claim):
+        return of(seen, false=[(causes.NOT_DELETED, problem)], again=again)
+    if seen.current is not None or _has_failed(seen):
+        return of(seen, again=again)
+    return of(seen, false=[(causes.BIND_WAITS, problem)], again=again)
+
+
+def _has_failed(seen: Seen) -> bool:
+    """Return whether the condition says already why no credentials came, which is worth more."""
+    said = conditions.said(seen.claim, causes.BOUND)
+    return said is not None and said.severity in (conditions.WARNING, conditions.ERROR)
+
+
+def begun(seen: Seen) -> Decision:
+    """Return the status while a bind is on its way."""
+    if seen.current is not None or _has_failed(seen):
+        return of(seen)
+    return of(seen, false=[(causes.BINDING, "the broker is asked for it")])
+
+
+def after_failure(seen: Seen, new: Record) -> Decision:
+    """Return the status before the next try, or after the last one."""
+    intent = new.intent
+    assert intent is not None
+    if intent.closed == record.FAILED and seen.current is None:
+        message = (
+            f"{new.number} bindings failed and were deleted again, the last one as said before"
+        )
+        said = conditions.said(seen.claim, causes.BOUND)
+        if said is not None and said.reason == causes.BIND_RETRIES.reason:
+            return of(seen, false=[(causes.BIND_FAILED, f"{message}: {said.message}")])
+    return of(seen)
