@@ -372,7 +372,7 @@ class Multiplexer:
                     await link.closed
         if spoken is None:
             raise ConnectionResetError(errno.ECONNRESET, "cut")
-        if spoken:  # it takes no stream before, which would look like no room for any
+        if spoken:  # not before its SETTINGS: streams until then would make it look full
             self._links[link] = None
             link.closed.add_done_callback(lambda _: self._links.pop(link))
         self._lacks_http2 = not spoken
