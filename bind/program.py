@@ -60,8 +60,8 @@ ADVICE: Final = (
     "Where a right or a kind is missing, apply bind/deploy and schemas/crds of this version again"
 )
 _WIDE: Final = (
-    "--consumer-scope=Cluster gives every app cluster all exported and claimed kinds of the whole "
-    "control plane, Secrets among them; it is meant for workspaces with one tenant only"
+    "with --consumer-scope=Cluster, every app cluster reaches all objects of exported and claimed "
+    "kinds in the control plane, including Secrets: use it only for a workspace with one tenant"
 )
 
 

@@ -107,12 +107,10 @@ def certificates(files: TlsFiles, clock: Callable[[], float]) -> Callable[[], ss
 
     def noted(error: Exception | None) -> None:
         if error is None:
-            _log.info("a new certificate is used", extra=fields)
+            _log.info("the new certificate is in use", extra=fields)
             return
         reason = {"reason": system_text(error)}
-        _log.warning(
-            "a new certificate cannot be used: the last one is kept", extra={**fields, **reason}
-        )
+        _log.warning("the new certificate is unusable and ignored", extra={**fields, **reason})
 
     try:
         return LastGood((files.cert, files.key), lambda: _loaded(files), clock, noted).current

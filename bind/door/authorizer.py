@@ -126,7 +126,7 @@ class Reviews:
                 _review(question), REVIEW, manager=keys.MANAGER_BACKEND
             )
         except ClusterError as error:
-            log.warning("nobody says who may bind", extra={"why": str(error)})
+            log.warning("the control plane cannot check who may bind", extra={"why": str(error)})
             raise Refused("unavailable", _SILENT, reason="authorization") from None
         allowed = manifest.get(answer, "status", "allowed")
         if not isinstance(allowed, bool):
@@ -142,7 +142,7 @@ class Reviews:
             self._answers.clear()
 
 
-_SILENT: Final = "The control plane does not say whether you may do this. Try again"
+_SILENT: Final = "The control plane cannot check your permissions now. Try again"
 
 
 def _review(question: _Question) -> Manifest:
@@ -192,9 +192,9 @@ def access_file(path: Path, monotonic: Callable[[], float]) -> Callable[[], Acce
 
     def noted(error: Exception | None) -> None:
         if error is None:
-            log.info("a new access file is used", extra={"path": str(path)})
+            log.info("the new access file is in use", extra={"path": str(path)})
             return
         why = {"why": str(error)}
-        log.error("a new access file is not used: the last one counts", extra=why)
+        log.error("the new access file is invalid: the previous one stays in use", extra=why)
 
     return LastGood((path,), read, monotonic, noted).current

@@ -40,11 +40,11 @@ from reconciler.web.serve import Listening, served
 log = logging.getLogger(__name__)
 
 _ANYBODY = (
-    "who signs in at the provider may bind everything that is offered; "
-    "--authorization=SubjectAccessReview asks for the right"
+    "every user who signs in may bind every offered service; "
+    "--authorization=SubjectAccessReview checks their rights first"
 )
 _IN_THE_CLEAR: Final = (
-    "--oidc-callback-url begins with http://, so browsers send sessions for all on the way to read"
+    "--oidc-callback-url begins with http://, so session cookies cross the network unencrypted"
 )
 
 
@@ -94,9 +94,9 @@ class Door:
         """
         settings = self._settings
         if settings.authorization == "Authenticated":
-            log.warning("the front door is open", extra={"why": _ANYBODY})
+            log.warning("every user of the identity provider may bind", extra={"why": _ANYBODY})
         if not is_secure(settings.callback):
-            log.warning("the front door is not safe", extra={"why": _IN_THE_CLEAR})
+            log.warning("the front door is reached without TLS", extra={"why": _IN_THE_CLEAR})
         listening = Listening(
             settings.listen,
             tls=None if settings.tls is None else TlsFiles(*settings.tls),
@@ -204,9 +204,9 @@ async def _require_usable(issuers: Issuers) -> None:
     except UnmetDemand as error:
         raise ConfigError(str(error), where="--oidc-issuer-url") from None
     except ProviderFault as error:
-        log.error("nobody can sign in at this provider", extra={"why": str(error)})
+        log.error("users cannot sign in at the identity provider", extra={"why": str(error)})
     except OutboundError as error:
-        log.warning("the identity provider cannot be used", extra={"why": str(error)})
+        log.warning("the identity provider gives no usable answer", extra={"why": str(error)})
 
 
 async def _prepared(services: Services) -> None:
@@ -226,7 +226,7 @@ def _guarded(services: Services, path: str, handler: Handler) -> Handler:
         except Refused as error:
             answer = answers.refused(request, error, services.frame, secure=services.secure)
         except ConfigError as error:
-            log.error("a file of the front door cannot be used", extra={"why": str(error)})
+            log.error("the front door cannot use one of its files", extra={"why": str(error)})
             sentence = "The front door cannot do that now"
             answer = answers.refusal(request, 503, sentence, services.frame, secure=services.secure)
         except Exception:

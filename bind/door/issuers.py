@@ -79,7 +79,7 @@ class Issuers:
             raise Refused("invalid_token", str(error), reason=error.reason) from None
         except (OutboundError, ProviderFault, OSError, ConfigError) as error:
             # Where it is asked, and why that fails, is nothing for strangers.
-            log.warning("an issuer cannot be asked", extra={"issuer": issuer, "why": str(error)})
+            log.warning("an issuer cannot be used", extra={"issuer": issuer, "why": str(error)})
             sentence = "The issuer of the token cannot be asked now. Try again"
             raise Refused("unavailable", sentence, reason="issuer") from None
         is_first = taken.url == self._first.url

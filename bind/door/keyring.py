@@ -90,12 +90,12 @@ class KeyRing:
         try:
             live = await self._shared()
         except ClusterError as error:
-            log.warning("the keys of the front door cannot be read", extra={"why": str(error)})
+            log.warning("the front door cannot read its cookie keys", extra={"why": str(error)})
         else:
             held = _held(live)
             if held is None:
                 log.error(
-                    "a Secret holds no key of the front door: delete it",
+                    "the front door's Secret contains no key: delete the Secret",
                     extra={"secret": f"{self._ref.namespace}/{self._ref.name}"},
                 )
             self._keys = held or self._keys
@@ -146,7 +146,7 @@ class KeyRing:
         return _base64(times.format_time(self._clock.now()).encode())
 
 
-_NO_KEYS: Final = "The front door has no keys. Try again; its operator finds why in its log"
+_NO_KEYS: Final = "The front door has no keys. Try again. Its operator finds the reason in its log"
 
 
 def _held(live: Manifest) -> Keys | None:

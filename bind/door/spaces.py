@@ -49,8 +49,8 @@ def terms_of(settings: DoorSettings, way: Connection, *, restricted: bool) -> Sp
     """Return how spaces are made. `way` is how the backend itself reaches the control plane."""
     if not settings.external_address:
         log.warning(
-            "konnectors are given the backend's own address of the control plane: where they "
-            "cannot reach it, set --external-address",
+            "kubeconfigs for app clusters contain the backend's own address of the control plane: "
+            "if app clusters cannot reach it, set --external-address",
             extra={"server": way.server},
         )
     own_name = "" if settings.external_address else way.tls_server_name
@@ -110,7 +110,7 @@ class Spaces:
                     return await self._provided(progress)
         except TimeoutError:
             fields = {"space": progress.wanted.name, "why": progress.why}
-            log.warning("a binding space is not ready in time", extra=fields)
+            log.warning("a binding space was not ready in time", extra=fields)
             sentence = "Your binding space is not ready yet. Try again"
             raise Refused("unavailable", sentence, reason="timeout", retry_after=1) from None
 
@@ -161,14 +161,14 @@ class Spaces:
                         await self._write(steps, progress.wanted)
                         continue
             except Rejected as error:
-                log.error("a binding space cannot be made", extra={"why": str(error)})
+                log.error("a binding space cannot be created", extra={"why": str(error)})
                 sentence = "Your binding space cannot be made. Ask the provider"
                 raise Refused("unavailable", sentence, reason="rejected") from None
             except ClusterError as error:
                 # A Conflict is another replica, or a Namespace that goes: the next look shows it.
                 progress.why = str(error)
                 if not isinstance(error, Conflict):
-                    log.warning("a binding space has to wait", extra={"why": progress.why})
+                    log.warning("a binding space is not created yet", extra={"why": progress.why})
             await self._clock.sleep(progress.pause())
 
     async def _look(self, wanted: Wanted) -> Seen:
@@ -190,7 +190,7 @@ class Spaces:
         if len(spaces) == 1 and content.account is None:
             left = await views.left_in(spaces[0])
         if left:
-            log.error("a binding space gets no account", extra={"why": left})
+            log.error("a binding space gets no ServiceAccount", extra={"why": left})
         return Seen(self._cluster.name, found, content, owned, held, left)
 
     async def _namespaces(self, places: Sequence[str]) -> list[Manifest]:
@@ -253,7 +253,7 @@ class Spaces:
             async with asyncio.timeout(_EVENT_TIME):
                 await self._cluster.create(event, EVENT, manager=keys.MANAGER_BACKEND)
         except (ClusterError, TimeoutError) as error:
-            log.debug("an Event is lost", extra={"ref": str(about), "error": str(error)})
+            log.debug("an Event was not recorded", extra={"ref": str(about), "error": str(error)})
 
     async def _write(self, steps: tuple[Step, ...], wanted: Wanted) -> None:
         self._unreported.add(wanted.annotation)

@@ -101,17 +101,17 @@ class Journal(News):
             "status": outcome.status.value,
         }
         why = {"why": outcome.message} if outcome.message else {}
-        log.log(level, "a line of the plan", extra={**fields, **why})
+        log.log(level, "a line of the plan was processed", extra={**fields, **why})
 
     def cannot_be_used(self, why: str) -> None:
-        log.warning("the files cannot be used; nothing is changed", extra={"why": why})
+        log.warning("the files are unusable: no cluster is changed", extra={"why": why})
 
     def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem], *, same: bool) -> None:
         del same  # a round that changes nothing is not logged
         fields = {"fleet": fleet.name, "revision": fleet.revision, "units": len(fleet.units)}
         log.info("the files can be used", extra=fields)
         for problem in warnings:
-            log.warning("the files are odd", extra={"why": str(problem)})
+            log.warning("the files have a warning", extra={"why": str(problem)})
 
     def round_ended(self, task: Task, report: Report, seconds: float) -> None:
         trouble = apply_report.trouble(report)
@@ -124,11 +124,11 @@ class Journal(News):
         }
         if trouble:
             fields["why"] = "; ".join(trouble)
-        log.log(logging.WARNING if trouble else logging.INFO, "a round", extra=fields)
+        log.log(logging.WARNING if trouble else logging.INFO, "a round ended", extra=fields)
 
     def round_failed(self, task: Task, why: str, seconds: float) -> None:
         fields = {"trigger": task.trigger.value, "seconds": round(seconds, 1), "why": why}
-        log.warning("a round failed; it is made again", extra=fields)
+        log.warning("a round failed and will be repeated", extra=fields)
 
 
 class Vitals(Observer):

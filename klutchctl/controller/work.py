@@ -135,7 +135,7 @@ class Relooks:
         try:
             board = await self._look(before.fleet, names)
         except KlutchError as error:
-            log.info("clusters could not be looked at again", extra={"why": str(error)})
+            log.info("clusters could not be read again", extra={"why": str(error)})
             return
         now = states.now
         # A round knows better, and it may have written since these were read.
@@ -316,7 +316,7 @@ async def _load(writer: FleetStatusWriter, clock: SystemClock) -> None:
             for_ever = isinstance(error, NotServed | Forbidden)
             if for_ever or not pause:
                 fields = {"why": str(error), "suspended": writer.suspended()}
-                log.warning("what the FleetStatus says cannot be read", extra=fields)
+                log.warning("the FleetStatus cannot be read", extra=fields)
                 return
             await clock.sleep(pause)
 
@@ -349,7 +349,7 @@ async def beside(
                 await working()
                 return
             except Exception:
-                log.exception("a part of the controller has ended", extra={"part": what})
+                log.exception("a part of the controller failed", extra={"part": what})
             if again is None:
                 return
             await asyncio.sleep(again)

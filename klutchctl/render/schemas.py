@@ -38,7 +38,7 @@ def plan() -> dict[str, Any]:
     schema = _schema(TypeAdapter(Plan), "A plan of klutchctl", planfile.FORMAT)
     counts = [*(action.value for action in Action), "unseenClusters"]
     schema["properties"]["summary"] = {
-        "description": "How many lines there are of each action; what a pull request changes.",
+        "description": "Number of lines for each action, and the changes of a pull request.",
         "type": "object",
         "properties": {**dict.fromkeys(counts, _COUNT), "against": _against()},
         "required": counts,
@@ -67,14 +67,14 @@ def _against() -> dict[str, Any]:
         "required": ["effect", "kind", "name", "origin"],
     }
     return {
-        "description": "With --base: what the pull request changes in the files.",
+        "description": "With --base: the changes of the pull request in the files.",
         "type": "object",
         "properties": {
             "ref": {"type": "string"},
             "revision": {"type": "string"},
             "edits": {"type": "array", "items": edit},
             "denied": {
-                "description": "What Policies deny: such a plan is never applied.",
+                "description": "Lines that Policies deny: such a plan is never applied.",
                 "type": "array",
                 "items": _problem(),
             },

@@ -48,10 +48,10 @@ def _as(kind: type[T], value: Any, **others: Any) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitDocument:
-    """A service bound in a cluster: its Binding, its resource, how it is and since when.
+    """A service bound in a cluster: its Binding, its resource, its state, and the state's start.
 
     `sinceExact` false: the state began at `since` or later. `lastKnown` is the state before an
-    Unknown one. `leaving`: it is live, and not in the files. `origin` is its Binding's place there.
+    Unknown one. `leaving`: it is live, but not in the files. `origin` is the place in the files.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel)
@@ -102,7 +102,7 @@ class ClusterDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineDocument:
-    """A line of the last plan that is not done, and what became of it; null: not its turn."""
+    """A line of the last plan that is not done, and its result; null: it was not tried."""
 
     change: _Line
     status: Status | None
@@ -163,10 +163,10 @@ class OperationDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusDocument:
-    """The state of a fleet at `time`. `unread` are the clusters that failed; `summary` counts.
+    """The state of a fleet at `time`. `unread` are the unreadable clusters; `summary` counts.
 
-    `controlPlanes` are those on which something is wrong that all their app clusters depend on.
-    `operation` is what a controller adds; null where there is none.
+    `controlPlanes` are those with a problem that affects all their app clusters. `operation` is
+    the state of the controller; null if there is none.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel)

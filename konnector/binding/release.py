@@ -93,7 +93,7 @@ async def report_withdrawal(context: AgentContext, body: Manifest) -> bool:
         report(context, stops, held, claim_status.WITHDRAWN)
         await context.executor().execute(stops)
     except ClusterError as error:
-        log.warning("not all instances say that their sync stopped", extra={"error": str(error)})
+        log.warning("instances do not report the end of their sync", extra={"error": str(error)})
         return warned and isinstance(error, _REFUSED)
     return warned
 
@@ -106,7 +106,7 @@ async def warn(context: AgentContext, step: Step | None) -> bool:
     try:
         await context.executor().execute(writes(step))
     except ClusterError as error:
-        log.warning("a CRD does not warn of its end", extra={"error": str(error)})
+        log.warning("a CRD could not be marked as deprecated", extra={"error": str(error)})
         return isinstance(error, _REFUSED)
     return True
 
@@ -230,7 +230,7 @@ class Leftovers(TaskSupervisor):
             try:
                 held = await self._free()
             except Forbidden as error:
-                log.warning("what is left is not looked for", extra={"error": str(error)})
+                log.warning("released instances cannot be listed", extra={"error": str(error)})
                 return
             except KlutchError as error:
                 held = str(error)
@@ -238,7 +238,7 @@ class Leftovers(TaskSupervisor):
             if not held:
                 return
             failures += 1
-            log.warning("what is left was not freed yet", extra={"error": held})
+            log.warning("released instances still have the sync finalizer", extra={"error": held})
             seconds = min(pause(failures, asked=asked, jitter=random.random()), _LONGEST)
             await self._context.clock.sleep(seconds)
 
@@ -281,7 +281,7 @@ class Leftovers(TaskSupervisor):
             return ""
         stranger = await self._stranger()
         if not stranger:
-            log.warning("instances of a released kind are being freed", extra={"kind": name})
+            log.warning("released instances lose the sync finalizer", extra={"kind": name})
             freed = drain.freed(held, body, self._context.clock.now())
             report(self._context, freed, held)
             await self._executor.execute(freed)

@@ -120,7 +120,7 @@ class AppKubeconfig(TaskSupervisor):
             self._fault = fault
             if fault:
                 fields = {"secret": str(self._place), "error": fault}
-                log.error("the app cluster's kubeconfig is not used", extra=fields)
+                log.error("the app cluster's kubeconfig cannot be used", extra=fields)
             self._on_fault(fault)
         return _AGAIN if fault else None
 
@@ -143,5 +143,5 @@ class AppKubeconfig(TaskSupervisor):
         app.rotate(connect(found, APP_CLUSTER))
         self._in_use = InUse(fingerprint, probed.uid)
         fields = {"secret": str(self._place)}
-        log.info("the app cluster is reached with a new kubeconfig", extra=fields)
+        log.info("the app cluster's new kubeconfig is in use", extra=fields)
         return ""

@@ -86,7 +86,7 @@ class RotatingCluster(ClusterWrapper):
                     self._idle.clear()
                     await self._idle.wait()
         except TimeoutError:
-            log.warning("calls over a connection that was replaced do not end; it is closed")
+            log.warning("a replaced connection is closed while calls are under way")
         finally:
             await old.close()
 

@@ -83,7 +83,7 @@ class ClusterBindings:
         try:
             await self._guardian.look_at_app_cluster()
         except KlutchError as error:
-            log.warning("the app cluster does not say which it is", extra={"error": str(error)})
+            log.warning("the app cluster's identity cannot be read", extra={"error": str(error)})
 
     def _look(self, live: Manifest) -> ClusterBindingView:
         place = decide.source_place(live)

@@ -152,4 +152,4 @@ class Lock:
         try:
             await self._cluster.create(event, EVENT, manager=keys.MANAGER_CLI)
         except ClusterError as error:
-            log.warning("no Event could be written about it", extra={"error": str(error)})
+            log.warning("the Event about the lock was not written", extra={"error": str(error)})

@@ -150,7 +150,7 @@ class Controller(Generic[K]):
         except Exception as error:  # a defect of ours must not end the work on other keys
             result = "error"
             fields = {"controller": self.name, "key": str(key), "error": _place(error)}
-            log.error("a controller failed by a defect", extra=fields)
+            log.error("a reconcile failed because of a defect", extra=fields)
             self._queue.failed(key)
         else:
             result = "success" if again is None else "requeue_after"
@@ -165,10 +165,10 @@ class Controller(Generic[K]):
         """Let the key come again when the same may succeed."""
         fields = {"controller": self.name, "key": str(key), "error": str(error)}
         if error.retry is Retry.NOW:
-            log.debug("a decision was made on old facts", extra=fields)
+            log.debug("a reconcile met a conflict", extra=fields)
             self._queue.failed(key, at_once=_AT_ONCE)
             return
-        log.warning("a controller could not do its work", extra=fields)
+        log.warning("a reconcile failed", extra=fields)
         asked = error.retry_after if isinstance(error, ClusterError) else None
         least = _HOPELESS if error.retry is Retry.NEVER else min(asked or 0.0, _LONGEST_REQUEST)
         self._queue.failed(key, at_least=least)

@@ -138,7 +138,7 @@ class EventRecorder:
         if about.cluster != self._cluster.name:
             level = logging.WARNING if note.type == "Warning" else logging.INFO
             fields = {"ref": str(about), "reason": note.reason, "note": note.message}
-            log.log(level, "an Event in another cluster", extra=fields)
+            log.log(level, "an Event about another cluster is only logged", extra=fields)
             return
         key, now = (about, uid_of(live), note), self._clock.monotonic()
         while self._said and self._has_ended(next(iter(self._said.values())), now):
@@ -223,7 +223,7 @@ class EventRecorder:
         if error.retry is Retry.LATER and said.tries < _TRIES:
             self._queue.failed(key, at_least=error.retry_after or 0.0)
             return
-        log.debug("an Event is lost", extra={"ref": str(key[0]), "error": str(error)})
+        log.debug("an Event was not recorded", extra={"ref": str(key[0]), "error": str(error)})
         self._metrics.event("failed")
         self._said.pop(key, None)
         self._queue.succeeded(key)

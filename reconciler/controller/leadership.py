@@ -72,7 +72,7 @@ class Leadership:
         """
         await self._acquire()
         fields = {"lease": str(self._lease.ref), "holder": self._lease.holder}
-        log.info("this process leads", extra=fields)
+        log.info("this process is the leader", extra=fields)
         self._metrics.leading(self._lease.ref.name, leads=True)
         with self._fence.checking(lambda: self._lease.loss):
             keeping = asyncio.create_task(self._keep())
@@ -119,7 +119,7 @@ class Leadership:
             except ClusterError as error:
                 if not warned:
                     fields = {"lease": str(self._lease.ref), "error": str(error)}
-                    log.warning("the lease cannot be had", extra=fields)
+                    log.warning("the lease cannot be acquired", extra=fields)
                 warned = True
             # Candidates that began together do not ask together for ever.
             await self._clock.sleep(self._lease.times.period * (0.75 + self._jitter() / 2))

@@ -134,7 +134,7 @@ class Manager:
             while waiting:
                 _, waiting = await asyncio.wait(waiting, timeout=_REMINDER)
                 if waiting:
-                    log.warning("the work cannot begin", extra={"why": self.unready()})
+                    log.warning("controllers wait for informers", extra={"why": self.unready()})
 
     async def _work(self) -> None:
         if self._first is not None:

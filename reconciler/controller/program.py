@@ -46,7 +46,7 @@ def start_log(settings: Operation) -> None:
     """Write the log to stderr from now on, and warn of flags without effect."""
     process.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
     if settings.unserved:
-        log.warning("flags without effect here", extra={"flags": ", ".join(settings.unserved)})
+        log.warning("some flags have no effect", extra={"flags": ", ".join(settings.unserved)})
 
 
 def connection(
@@ -138,7 +138,7 @@ class Elections:
                 self._lost = f"the lease was lost ({error})"
             if stop.is_set():
                 return
-            log.warning("this process stands for election again", extra={"why": self._lost})
+            log.warning("this process waits for the lease again", extra={"why": self._lost})
             self._now = self._make()
 
     async def _term(self, stop: asyncio.Event) -> None:

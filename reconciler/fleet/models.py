@@ -126,7 +126,7 @@ class SecretRef(base_model.StrictModel):
 
 
 class Access(base_model.StrictModel):
-    """The way of klutchctl to a cluster: exactly one of these."""
+    """The connection of klutchctl to a cluster: exactly one of these."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
@@ -178,7 +178,7 @@ class AppClusterBindingName(base_model.StrictModel):
 
 
 class Adopt(base_model.StrictModel):
-    """Objects that the files give to a cluster without another proof."""
+    """Existing objects that klutchctl adopts for the cluster, without another proof."""
 
     space: base_model.DnsLabel = Field(
         description="A binding space that exists on the control plane."

@@ -38,7 +38,7 @@ class CeilingClaim(base_model.StrictModel):
     group: base_model.GroupOrCore = Field(default="", description="API group; empty for Secrets.")
     resource: base_model.Plural = Field(description="Its plural, such as secrets.")
     version: base_model.Version = Field(description="Its API version, such as v1.")
-    owner: Literal["Provider", "Consumer"] = Field(description="Provider: comes down. Else: up.")
+    owner: Literal["Provider", "Consumer"] = Field(description="Provider: copied down. Else: up.")
     names: ObjectNames = Field(default=["*"], min_length=1, description='Names, or "*" for all.')
     namespaces: ObjectNames = Field(
         default=["*"], description='Names, or "*" for all; [] for objects without a namespace.'
@@ -48,13 +48,11 @@ class CeilingClaim(base_model.StrictModel):
         base_model.Shorthand(
             "object", lambda labels: [labels] if isinstance(labels, dict) else labels
         ),
-    ] = Field(
-        default=[], description="Labels that the objects bear; of several maps, those of one."
-    )
+    ] = Field(default=[], description="Labels of the objects. Of several maps, one must match.")
 
 
 class Claim(CeilingClaim):
-    """A claim, and what becomes of it."""
+    """A permission claim, and your decision."""
 
     state: Literal["Accepted", "Rejected"] = Field(default="Accepted", description="Your decision.")
 

@@ -86,7 +86,7 @@ class ClusterHealth:
 
 @dataclass(frozen=True, slots=True)
 class PlaneHealth:
-    """A control plane on which something is wrong that all its app clusters depend on."""
+    """A control plane with a problem that affects all its app clusters."""
 
     name: str
     state: State

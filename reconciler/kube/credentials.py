@@ -161,7 +161,7 @@ class _Renewable:
             if self._monotonic() >= self._usable_until:
                 raise
             fields = {"cluster": self._cluster, "reason": str(error)}
-            log.warning("the credential cannot be renewed; the last one is kept", extra=fields)
+            log.warning("the credential cannot be renewed and stays in use", extra=fields)
             self._fresh_until = min(self._monotonic() + _RETRY_SECONDS, self._usable_until)
             return self._auth
 

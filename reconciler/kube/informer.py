@@ -194,7 +194,7 @@ class Informer:
             self._trouble = "" if is_fine else str(error)
             if not is_fine:
                 fields = {"cluster": self.ref.cluster, "ref": self.ref.object, "error": str(error)}
-                log.warning("a view may be old", extra=fields)
+                log.warning("an informer may be out of date", extra=fields)
             return error
         if self._may_be_pruned():
             self._version = ""

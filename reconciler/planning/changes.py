@@ -114,11 +114,10 @@ class Step:
 class Change:
     """A line of a plan.
 
-    `cluster` is the app cluster in whose section the line stands, `subject` what the line is
-    about for people: a Binding's name, `space`, `konnector` or `cluster`. `before` is the digest
-    of the live object, "" where there is none. `after` is what would be written, Secrets redacted,
-    with `(known after apply)` where only the apply can know; None for what writes nothing.
-    `reason` explains, for people alone.
+    `cluster` is the app cluster of the line's section. `subject` is a name for people: that of a
+    Binding, `space`, `konnector` or `cluster`. `before` is the digest of the live object, "" if
+    there is none. `after` is the object to write, without Secrets; None if nothing is written.
+    Values that only the apply knows are `(known after apply)`. `reason` is for people only.
     """
 
     cluster: str
@@ -173,7 +172,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class WidenedClaim:
-    """A permission claim that would reach further than it does now."""
+    """A permission claim that would permit more than it does now."""
 
     unit: UnitKey
     binding: str
@@ -194,7 +193,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class UnseenCluster:
-    """A cluster that the plan knows nothing of."""
+    """A cluster that could not be read."""
 
     name: str
     reason: str
@@ -203,11 +202,11 @@ class UnseenCluster:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that would happen. `id` is a digest of all of it.
+    """All changes that an apply would make. `id` is a digest of the whole plan.
 
-    `changes` are sorted by cluster, then by the order of application; noops are counted, and
-    listed too. `sections` maps an app cluster to its control plane. `warnings` and `notes` are
-    sentences ("offered, not accepted ...").
+    `changes` are sorted by cluster, then by the order of application. They include noops.
+    `sections` maps an app cluster to its control plane. `warnings` and `notes` are sentences
+    ("offered, not accepted ...").
     """
 
     fleet: str

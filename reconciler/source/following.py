@@ -43,9 +43,9 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The last look, used or refused: a commit, and the Git tree of the fleet's folder.
+    """The commit that was read last, used or refused, and the Git tree of the fleet's folder.
 
-    Both are ids, "" where they are unknown. `note` is why no later commit is looked at, or "".
+    Both are ids, "" if unknown. `note` is the reason why no later commit is read, or "".
     """
 
     revision: str = ""

@@ -32,9 +32,9 @@ class VerificationMode(StrEnum):
 class Signature:
     """An accepted signature. `kind` is ssh or gpg, `signer` a principal or a fingerprint.
 
-    Where Flux has verified it, `kind` is flux, and `signer` the source.
+    If Flux verified the source, `kind` is flux, and `signer` is the source.
 
-    `first`: with `history`, there was no commit to begin from, so only this one was looked at.
+    `first`: with `history`, there was no earlier commit, so only this one was verified.
     """
 
     mode: VerificationMode

@@ -36,9 +36,9 @@ class SourceProblem(StrEnum):
 class SourceView:
     """The source of the files, and whether they can be used now.
 
-    `revision` is the commit in use, "" before any; it stays while another is refused, for which
-    `refused` is its id where that is known. `looked` is the commit that was looked at last. `why`
-    is the sentence of a problem, and `since` when it began.
+    `revision` is the commit in use, "" before the first. It stays while a newer commit is refused:
+    `refused` is the id of that commit, if it is known. `looked` is the commit that was read last.
+    `why` describes a problem, and `since` is its start.
     """
 
     url: str = ""
@@ -58,9 +58,8 @@ class SourceView:
 class RoundRecord:
     """A round that has ended. `result` is a word of `loop.result_of`, or locked, failed.
 
-    `done` and `failed` count lines. `why` is the sentence of a round that failed, or names
-    what one repaired. Of rounds that came to the same without a write, the first stands for all,
-    with the newest sentence.
+    `done` and `failed` count lines. `why` is the error of a failed round, or the list of repaired
+    objects. Later rounds with the same result and no write are not recorded, but renew `why`.
     """
 
     ended_at: datetime
@@ -88,7 +87,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storm:
-    """An object that another manager changes back again and again; it rests until `until`."""
+    """An object that another manager keeps changing back. Nothing repairs it before `until`."""
 
     cluster: str
     object: str

@@ -221,7 +221,7 @@ class States:
                 listener(before, state)
             except Exception as error:
                 place = {"where": errors.origin(error), "error": type(error).__name__}
-                _log.error("a listener of the fleet's state has a defect", extra=place)
+                _log.error("a listener of the fleet's state failed", extra=place)
 
     async def next(self, version: int) -> tuple[int, FleetState]:
         """Wait for a state after `version`, and return its number and it. May be cancelled."""

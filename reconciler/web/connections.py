@@ -188,7 +188,7 @@ class Connections:
             connection.close()
             accepted.close()
         if isinstance(error, Exception) and not isinstance(error, OSError):  # as handshakes end
-            _log.error("a connection could not be made", extra=defect_fields(error))
+            _log.error("a connection could not be accepted", extra=defect_fields(error))
 
 
 def nothing() -> None:

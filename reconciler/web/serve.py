@@ -190,7 +190,7 @@ class _Protocol(RequestHandler):
         """Log a defect by its type and place."""
         error = kw.get("exc_info")
         fields = defect_fields(error) if isinstance(error, BaseException) else {}
-        _log.error("an exchange over HTTP failed", extra=fields)
+        _log.error("an HTTP exchange failed", extra=fields)
 
 
 class _Answering:

@@ -110,7 +110,7 @@ async def test_what_is_not_signed_is_not_written_and_the_status_says_why(scene, 
             await bound_with(scene, 1)
 
             def refused(sentence):
-                found = running.lines("the files cannot be used; nothing is changed")
+                found = running.lines("the files are unusable: no cluster is changed")
                 return any(sentence in one["why"] for one in found)
 
             scene.fleet.claims = ", claims: []"
@@ -137,7 +137,7 @@ async def test_what_is_not_signed_is_not_written_and_the_status_says_why(scene, 
         # What was accepted is known to the next process, too.
         async with controller(scene, files, *OFTEN, *trust) as running:
             await running.leads()
-            await eventually(lambda: running.lines("the files cannot be used; nothing is changed"))
+            await eventually(lambda: running.lines("the files are unusable: no cluster is changed"))
             assert deeds(scene, marks) == []
 
 
@@ -245,9 +245,8 @@ class Leader:
         await self.drifts()
 
         def rests():
-            held = [
-                one["why"] for one in self.running.lines("a round") if "held: storm" in str(one)
-            ]
+            rounds = self.running.lines("a round ended")
+            held = [one["why"] for one in rounds if "held: storm" in str(one)]
             return held and "was changed back by argocd after each of 2 repairs" in held[0]
 
         await eventually(rests)

@@ -133,8 +133,8 @@ async def test_a_bad_certificate_leaves_the_last_good_one(files, pairs, spoil, c
         assert status(await answered(where, request(), ssl=trusting(pairs[1]))) == 200
     said = [one.getMessage() for one in caplog.records if one.name == "reconciler.tls"]
     assert said == [
-        "a new certificate cannot be used: the last one is kept",
-        "a new certificate is used",
+        "the new certificate is unusable and ignored",
+        "the new certificate is in use",
     ]
     assert "nothing of use" not in caplog.text
 

@@ -20,7 +20,7 @@ async def use_the_broker(place: Place, story: Story) -> None:
             await one.is_ready(DATABASE_BINDING)
             first = await one.credentials()
             await ask(first, "CREATE TABLE invoices AS SELECT 'paid' AS line")
-        with story.step("Rotate: the Secret has another login, and the first one works meanwhile"):
+        with story.step("Rotate: the Secret gets a new login; the old one still works"):
             await one.rotate("1")
             second = await one.other_credentials(first)
             for login in (first, second):

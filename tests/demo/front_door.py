@@ -55,9 +55,7 @@ async def use_the_front_door(place: Place, story: Story, preparation: Preparatio
     if preparation.start is None:
         print(f"\n== Left out, a pipeline at the front door: {preparation.missing}", flush=True)
         return
-    with story.step(
-        "Without a fleet: Keycloak, a front door, and a cluster that a pipeline is to bind"
-    ):
+    with story.step("Without a fleet: start Keycloak, a front door, and a cluster for a pipeline"):
         if await preparation.start.ends() != ExitCode.SUCCESS:
             if os.environ.get("CI"):
                 fail("there is no Keycloak")

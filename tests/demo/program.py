@@ -51,21 +51,23 @@ async def use_the_service(place: Place, story: Story) -> None:
         mine, theirs = Developer(shop, DATABASE), Developer(other, DATABASE)
         with story.step("A developer asks for a database and for credentials, in an app cluster"):
             await mine.claim_a_database()
-        with story.step("So does another one, by the same names in another app cluster"):
+        with story.step("A second developer uses the same names in another app cluster"):
             await theirs.claim_a_database()
-        with story.step("Crossplane and the operator provide; status and credentials come down"):
+        with story.step(
+            "Crossplane and the operator create the databases; status and credentials arrive"
+        ):
             for one in (mine, theirs):
                 await one.is_ready(developer.INSTANCE)
                 await one.is_ready(developer.BINDING)
             credentials = await mine.credentials()
             others = await theirs.credentials()
-        with story.step("Write a row with exactly those credentials"):
+        with story.step("Write a row with these credentials"):
             await developer.ask(
                 credentials,
                 "CREATE TABLE orders (item text)",
                 "INSERT INTO orders VALUES ('a bicycle')",
             )
-        with story.step("Back up, lose the table, restore"):
+        with story.step("Back up, drop the table, restore"):
             await mine.back_up("before-the-accident")
             await developer.ask(credentials, "DROP TABLE orders")
             await mine.restore("after-the-accident", "before-the-accident")
@@ -74,7 +76,7 @@ async def use_the_service(place: Place, story: Story) -> None:
             print(f"   {', '.join(rows)}")
             if rows != ["a bicycle"]:
                 fail("the row did not come back")
-        with story.step("The database of the other app cluster is another one"):
+        with story.step("The other app cluster has a database of its own"):
             tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
             if await developer.ask(others, tables) != ["0"]:
                 fail("two app clusters share a database")
@@ -113,7 +115,7 @@ async def use_the_operator(place: Place, story: Story) -> None:
     """Do without Crossplane, in one app cluster."""
     async with place.app_cluster(OTHER) as cluster:
         one = Developer(cluster, "reports")
-        with story.step("A developer claims by them: Crossplane is not in between"):
+        with story.step("A developer creates claims of the operator's kinds, without Crossplane"):
             await one.claim_a_database_of_the_operator()
             await one.is_ready(developer.OPERATORS_BINDING)
             await developer.ask(await one.credentials(), "SELECT 'no detour'")
@@ -123,7 +125,7 @@ async def use_a_composite_resource(place: Place, story: Story) -> None:
     """Do without claims of Crossplane, in one app cluster."""
     async with place.app_cluster(OTHER) as cluster:
         one = Developer(cluster, "ledger")
-        with story.step("A developer writes a composite resource: its Secret comes by a label"):
+        with story.step("A developer creates a composite resource; a label selects its Secret"):
             await one.claim_a_composite_resource()
             await one.is_ready(developer.DATABASE)
             credentials = await one.credentials()
@@ -143,7 +145,9 @@ async def change_the_files(place: Place, story: Story, approved: tuple[str, ...]
     """Put files into a copy of the fleet, and take one out of it."""
     fleet = place.changed_fleet
     shutil.copytree(FLEET, fleet)
-    with story.step("Bind the operator's own kinds, those of a broker, and one of Crossplane 2.x"):
+    with story.step(
+        "Bind the operator's own kinds, kinds of a broker, and a kind of Crossplane 2.x"
+    ):
         for overlay in OVERLAYS:
             shutil.copytree(overlay, fleet, dirs_exist_ok=True)
         shutil.copytree(f"{BROKER}/fleet", fleet / "templates", dirs_exist_ok=True)
@@ -151,7 +155,7 @@ async def change_the_files(place: Place, story: Story, approved: tuple[str, ...]
     await use_the_operator(place, story)
     await use_a_composite_resource(place, story)
     await broker_services.use_the_broker(place, story)
-    with story.step("Take a Binding out of the files: more units would leave than may at once"):
+    with story.step("Remove a Binding from the files: a guard stops the release of too many units"):
         (fleet / "bindings" / "team-a" / "backups.yaml").unlink()
         await klutchctl("apply", str(fleet), *approved, wanted=ExitCode.HELD_BACK)
     with story.step("Raise the budget, and plan again"):
@@ -169,18 +173,18 @@ async def road(place: Place, story: Story) -> None:
     with story.step("Check the files"):
         await klutchctl("validate", FLEET)
     with story.step(
-        "Plan: what would change on which cluster, and which line of which file wants it"
+        "Plan: the changes for each cluster, and the line of the files behind each change"
     ):
         await klutchctl("plan", FLEET, "--detailed-exitcode", *place.reach, wanted=ExitCode.CHANGES)
-    with story.step("Apply it, and wait until all units are Ready"):
+    with story.step("Apply, and wait until all units are Ready"):
         await klutchctl("apply", FLEET, *approved)
     await use_the_service(place, story)
-    with story.step("A Secret that is written by hand goes to its own app cluster alone"):
+    with story.step("A Secret written by hand reaches its own app cluster only"):
         await write_a_secret_by_hand(place)
-    with story.step("Change a binding by hand: drift, repaired by the next apply"):
+    with story.step("Change a binding by hand; the next apply repairs the drift"):
         await take_the_claims_away(place)
         await klutchctl("apply", FLEET, *approved)
-    with story.step("How all units are"):
+    with story.step("Status of all units"):
         await klutchctl("status", FLEET, *place.reach)
     await change_the_files(place, story, approved)
 
@@ -223,11 +227,11 @@ def is_kept(environ: Mapping[str, str]) -> bool:
 async def demo(place: Place) -> None:
     story = Story()
     if place.layout.root.exists():
-        with story.step("Take down what an earlier demo has left"):
+        with story.step("Remove the sandbox of an earlier demo"):
             await klutchctl("sandbox", "down", "--delete", "--name", NAME)
     async with fetching.fetched():
         with story.step(
-            "Start a control plane of services with klutch-bind, and app clusters with konnectors"
+            "Start a control plane with services and klutch-bind, and app clusters with konnectors"
         ):
             beside = ("--services", "--programs")
             await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, *beside)
@@ -235,7 +239,7 @@ async def demo(place: Place) -> None:
             await road(place, story)
             await front_door.use_the_front_door(place, story, preparation)
     if not is_kept(os.environ):
-        with story.step("Take everything down"):
+        with story.step("Remove the sandbox"):
             await klutchctl("sandbox", "down", "--delete", "--name", NAME)
     story.where_the_time_went()
     if is_kept(os.environ):

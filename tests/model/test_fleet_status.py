@@ -262,12 +262,12 @@ async def test_it_is_written_later_where(scene, caplog, cue, fault):
     scene.faults.add(cue, fault)
     scene.next()
     await asyncio.sleep(12 * PERIOD)
-    assert caplog.text.count("cannot be shown for now") == 1
-    assert "can be shown again" not in caplog.text
+    assert caplog.text.count("cannot be written for now") == 1
+    assert "can be written again" not in caplog.text
     scene.faults.clear()
     await asyncio.sleep(2 * PERIOD)
     assert (await scene.status())["accepted"] == NEXT
-    assert caplog.text.count("can be shown again") == 1
+    assert caplog.text.count("can be written again") == 1
 
 
 async def test_a_defect_of_ours_is_no_end(scene, caplog, monkeypatch):
@@ -278,7 +278,7 @@ async def test_a_defect_of_ours_is_no_end(scene, caplog, monkeypatch):
         await scene.annotate("a move")
         await asyncio.sleep(2 * PERIOD)
         assert scene.writer.suspended() == "a move"
-        assert caplog.text.count("cannot be shown for now") == 1
+        assert caplog.text.count("cannot be written for now") == 1
         assert scene.writer.accepted() == COMMIT
     scene.next()
     await asyncio.sleep(2 * PERIOD)

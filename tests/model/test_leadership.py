@@ -147,7 +147,7 @@ async def test_an_answer_that_is_lost_is_found_out(control_plane, candidate, liv
 async def test_a_namespace_that_is_not_there_is_reported_and_waited_for(control_plane, caplog):
     nowhere = candidates.Candidate("first", control_plane.cluster, "not-there", [])
     nowhere.start()
-    await eventually(lambda: "the lease cannot be had" in caplog.text)
+    await eventually(lambda: "the lease cannot be acquired" in caplog.text)
     assert not nowhere.task.done()
     nowhere.task.cancel()
     with contextlib.suppress(asyncio.CancelledError):

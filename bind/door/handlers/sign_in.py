@@ -70,7 +70,7 @@ class SignIn:
                 challenge=grants.challenge(Secret(login.verifier)),
             )
         except KlutchError as error:
-            log.warning("the identity provider cannot be used", extra={"why": str(error)})
+            log.warning("the identity provider gives no usable answer", extra={"why": str(error)})
             sentence = "The identity provider is away. Try again in a moment"
             raise Refused("unavailable", sentence, reason="provider") from None
         keys = await self._services.ring.keys()
@@ -118,7 +118,7 @@ class SignIn:
         except Refused:
             raise
         except KlutchError as error:
-            log.warning("the identity provider cannot be used", extra={"why": str(error)})
+            log.warning("the identity provider gives no usable answer", extra={"why": str(error)})
             sentence = "The identity provider gave no usable answer. Sign in again"
             raise Refused("bad_gateway", sentence, reason="provider") from None
         return Session(identity, login.wish, now)
@@ -284,8 +284,8 @@ def _refused_grant(error: GrantRefused) -> Refused:
     if error.error == "invalid_grant":
         sentence = "The provider does not know the code, or not any more. Sign in again"
         return Refused("invalid_request", sentence, reason="code")
-    log.error("the provider refuses this backend", extra={"error": error.error})
-    sentence = "The provider refuses this backend; its operator finds why in its log"
+    log.error("the identity provider refused a token request", extra={"error": error.error})
+    sentence = "The provider refused this backend; the operator finds the reason in its log"
     return Refused("bad_gateway", sentence, reason="provider")
 
 

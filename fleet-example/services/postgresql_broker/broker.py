@@ -144,7 +144,7 @@ class Broker:
         if instance.verb is not Verb.DELETE:
             await rows.put_instance(done)
         fields = {"instance": instance.id, "verb": instance.verb.value}
-        log.info("an operation is done", extra=fields)
+        log.info("an operation succeeded", extra=fields)
         return done
 
     def _go_on(self, instance: str) -> None:

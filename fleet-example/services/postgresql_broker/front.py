@@ -166,7 +166,7 @@ class _Quiet(WSGIRequestHandler):
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         path = self.path.partition("?")[0]
-        log.info("a call is answered", extra={"verb": self.command, "path": path, "status": code})
+        log.info("a call was answered", extra={"verb": self.command, "path": path, "status": code})
 
     def log(self, type: str, message: str, *args: Any) -> None:
         log.debug("a connection failed", extra={"type": type})
@@ -292,7 +292,7 @@ def _failed(error: HTTPException) -> tuple[Response, int]:
 
 
 def _troubled(error: ServerTrouble) -> tuple[Response, int, dict[str, str]]:
-    log.warning("a call is put off", extra={"why": str(error)})
+    log.warning("a call failed because PostgreSQL is not available", extra={"why": str(error)})
     return jsonify(description=str(error)), 503, {"Retry-After": _LATER}
 
 

@@ -105,7 +105,7 @@ async def serving(settings: Settings) -> AsyncIterator[Mapping[str, str]]:
             way = {"url": f"http://{host}:{bound}", "username": _USER}
             whole = {**way, "password": account.password.reveal()}
             await _announce(settings, whole)
-            log.info("the broker serves", extra=way)
+            log.info("the broker is listening", extra=way)
             yield whole
     finally:
         await broker.stop()

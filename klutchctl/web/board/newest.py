@@ -50,7 +50,7 @@ class Newest:
                 await self._take(version)
             except Exception as error:
                 fields = {"error": type(error).__name__, "place": origin(error)}
-                _log.error("a state cannot be shown: the board stays as it is", extra=fields)
+                _log.error("the new state cannot be shown: the board stays as it is", extra=fields)
 
     def close(self) -> None:
         self._open = False

@@ -41,7 +41,7 @@ def secret_reader(hook: Hook) -> Callable[[], Secret | None]:
             return secret_of(hook)
         except ConfigError as error:
             fields = {"hook": hook.name, "reason": error.message}
-            _log.warning("the secret of a webhook cannot be used: it is refused", extra=fields)
+            _log.warning("a webhook is refused: its secret cannot be used", extra=fields)
             return None
 
     return LastGood((hook.file,), read, time.monotonic, lambda _: None, every=0.0).current

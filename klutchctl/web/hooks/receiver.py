@@ -75,7 +75,7 @@ class _Receiver:
                 raise RequestRefused(status, "unauthorized")
             case decide.Accepted(delivery) if self._deliveries.is_new(name, delivery):
                 self._counted(name, "accepted")
-                _log.info("a webhook asks for a look at the source", extra={"hook": name})
+                _log.info("a webhook triggers a fetch of the source", extra={"hook": name})
                 self._look()
             case decide.Accepted():
                 self._counted(name, "replayed")

@@ -161,23 +161,23 @@ def _instance_spec(plans: Sequence[Plan], found: Parameters, fixed: Rule | None)
         plan["x-kubernetes-validations"] = [fixed.wire]
     properties: dict[str, JSON] = {
         "plan": plan,
-        "parameters": _parameters(found, "What the broker is asked for beside the plan."),
+        "parameters": _parameters(found, "Parameters for the broker, besides the plan."),
         "deletionPolicy": {
-            "description": "What becomes of the instance with this object: WhenUnbound waits for"
-            " its bindings, Immediate unbinds first, Retain leaves it at the broker.",
+            "description": "When the instance is deleted with this object. WhenUnbound: after its"
+            " last binding. Immediate: at once, with its bindings. Retain: never.",
             "type": "string",
             "enum": ["WhenUnbound", "Immediate", "Retain"],
             "default": "WhenUnbound",
         },
         "maintenanceVersion": {
-            "description": "Version to update to, one that status.maintenance says is available.",
+            "description": "Version to update to: status.maintenance.available.",
             "type": "string",
             "minLength": 1,
             "maxLength": 256,
         },
     }
     required = [*(["plan"] if len(listed) > 1 else []), *_required(found)]
-    return _spec("What is wanted.", properties, required, ())
+    return _spec("Desired state.", properties, required, ())
 
 
 def _plan_words(plan: Plan) -> str:
@@ -195,26 +195,26 @@ def _binding_spec(named: Named, found: Parameters) -> Manifest:
             "maxLength": MAX_LABEL,
             "x-kubernetes-validations": [reference.wire],
         },
-        "parameters": _parameters(found, "What the broker is told when it makes credentials."),
+        "parameters": _parameters(found, "Parameters for the broker, for new credentials."),
         "secretName": {
-            "description": "Secret that gets the credentials: by default, this object's name with"
-            " -creds behind it.",
+            "description": "Name of the Secret with the credentials. Default: this object's name,"
+            " followed by -creds.",
             "type": "string",
             "minLength": 1,
             "maxLength": MAX_SUBDOMAIN,
             "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
         },
         "rotation": {
-            "description": "When there are new credentials.",
+            "description": "Rotation of the credentials.",
             "type": "object",
             "properties": {
-                "every": {"description": "How long credentials are used.", **_DURATION},
+                "every": {"description": "Interval between two rotations.", **_DURATION},
                 "overlap": {
-                    "description": "How long old ones stay valid: 1h by default.",
+                    "description": "Time that old credentials stay valid. Default: 1h.",
                     **_DURATION,
                 },
                 "request": {
-                    "description": "Another text asks for new ones, once.",
+                    "description": "Any new text requests one rotation.",
                     "type": "string",
                     "maxLength": 256,
                 },
@@ -222,7 +222,7 @@ def _binding_spec(named: Named, found: Parameters) -> Manifest:
         },
     }
     held = [parameters.immutable("secretName"), parameters.immutable("parameters")]
-    return _spec("What is wanted.", properties, ["instanceRef", *_required(found)], held)
+    return _spec("Desired state.", properties, ["instanceRef", *_required(found)], held)
 
 
 def _parameters(found: Parameters, words: str) -> Manifest:
@@ -264,34 +264,34 @@ _CONDITION: Final[Manifest] = {
         type={"description": "Name of the condition.", **_TEXT},
         status={"description": "True, False or Unknown.", **_TEXT},
         severity={
-            "description": "Error, Warning or Info where the status is False; else empty.",
+            "description": "Error, Warning or Info if the status is False. Otherwise empty.",
             **_TEXT,
         },
-        lastTransitionTime={"description": "When the condition last changed.", **_TIME},
-        reason={"description": "One word for programs.", **_TEXT},
-        message={"description": "A sentence for people.", **_TEXT},
+        lastTransitionTime={"description": "Time of the condition's last change.", **_TIME},
+        reason={"description": "Reason in one word, for programs.", **_TEXT},
+        message={"description": "Details, for people.", **_TEXT},
     ),
     "required": ["lastTransitionTime", "status", "type"],
 }
 _CONDITIONS: Final[Manifest] = {
-    "description": "What was observed of this object.",
+    "description": "Conditions of this object.",
     "type": "array",
     "items": _CONDITION,
 }
 _INSTANCE_STATUS: Final = _object(
-    "What the broker says.",
+    "Observed state.",
     phase={"description": "Pending, Provisioning, Ready, Updating, Deleting or Failed.", **_TEXT},
     instanceID={"description": "Id of the instance at the broker.", **_TEXT},
-    plan={"description": "The plan that the instance is in.", **_TEXT},
-    dashboardURL={"description": "Where the broker shows the instance.", **_TEXT},
+    plan={"description": "Current plan of the instance.", **_TEXT},
+    dashboardURL={"description": "URL of the broker's dashboard for the instance.", **_TEXT},
     operation=_object(
-        "What goes on at the broker.",
+        "Running operation at the broker.",
         verb=_TEXT,
-        description={"description": "The broker's words.", **_TEXT},
+        description={"description": "Description from the broker.", **_TEXT},
         since=_TIME,
     ),
     maintenance=_object(
-        "Version of the instance, and the one that the plan has now.",
+        "Version of the instance, and version of its plan.",
         installed=_TEXT,
         available=_TEXT,
         description=_TEXT,
@@ -299,18 +299,18 @@ _INSTANCE_STATUS: Final = _object(
     conditions=_CONDITIONS,
 )
 _BINDING_STATUS: Final = _object(
-    "What the broker says.",
-    phase={"description": "As of an instance.", **_TEXT},
+    "Observed state.",
+    phase={"description": "Pending, Provisioning, Ready, Updating, Deleting or Failed.", **_TEXT},
     bindingID={"description": "Id of the binding at the broker.", **_TEXT},
     binding=_object("The Secret with the credentials.", name=_TEXT),
     endpoints={
-        "description": "Where the service is reached.",
+        "description": "Addresses of the service.",
         "type": "array",
         "items": _object(host=_TEXT, ports={"type": "array", "items": _TEXT}, protocol=_TEXT),
     },
-    expiresAt={"description": "When the credentials end.", **_TIME},
-    renewBefore={"description": "By when there should be new ones.", **_TIME},
-    rotatedAt={"description": "When there were new ones last.", **_TIME},
+    expiresAt={"description": "Time when the credentials expire.", **_TIME},
+    renewBefore={"description": "Time when a rotation is due.", **_TIME},
+    rotatedAt={"description": "Time of the last rotation.", **_TIME},
     previous=_object("Credentials that are still valid.", bindingID=_TEXT, until=_TIME),
     conditions=_CONDITIONS,
 )

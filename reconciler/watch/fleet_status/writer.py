@@ -135,11 +135,11 @@ class FleetStatusWriter:
             if self._failure is None or type(self._failure) is not type(error):
                 known = isinstance(error, ClusterError)
                 said = fields | {"error": str(error) if known else errors.origin(error)}
-                log.warning("how the fleet is cannot be shown for now", extra=said)
+                log.warning("the FleetStatus cannot be written for now", extra=said)
             self._failure = error
             return
         if self._failure is not None:
-            log.info("how the fleet is can be shown again", extra=fields)
+            log.info("the FleetStatus can be written again", extra=fields)
         self._failure = None
 
     async def _look(self, state: FleetState) -> None:

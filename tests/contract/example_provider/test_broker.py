@@ -189,7 +189,7 @@ def test_no_password_is_in_a_log_or_among_arguments(server, broker, platform, in
     assert platform.unbind(instance, "web").status == 200
     arguments = Path(f"/proc/{broker.process.pid}/cmdline").read_text()
     whole = arguments + broker.log.read_text() + server.log.read_text()
-    assert "a call is answered" in whole
+    assert "a call was answered" in whole
     for password in (login["password"], platform.password):
         assert password not in whole
     remembered = server.ask("SELECT b::text FROM postgresql_broker.bindings b")

@@ -32,7 +32,7 @@ class TestBeside:
         async with beside("a part", working, again=0.0):
             for _ in range(3):
                 await begun.get()
-        assert "a part of the controller has ended" in caplog.text
+        assert "a part of the controller failed" in caplog.text
 
     async def test_without_a_pause_it_does_not_begin_anew(self, caplog):
         begun: list[str] = []

@@ -41,7 +41,7 @@ def test_schemas_that_differ_are_any_object_with_the_names_of_each_plan():
     assert form == {
         "type": "object",
         forms.OPEN: True,
-        "description": "What the broker is asked for beside the plan. "
+        "description": "Parameters for the broker, besides the plan. "
         "Of plan big: x; of plan free: none is named; of plan small: x.",
     }
 
