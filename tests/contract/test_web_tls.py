@@ -132,10 +132,8 @@ async def test_a_bad_certificate_leaves_the_last_good_one(files, pairs, spoil, c
         put(pairs[1], files.cert.parent)
         assert status(await answered(where, request(), ssl=trusting(pairs[1]))) == 200
     said = [one.getMessage() for one in caplog.records if one.name == "reconciler.tls"]
-    assert said == [
-        "the new certificate is unusable and ignored",
-        "the new certificate is in use",
-    ]
+    news = ("is unusable and ignored", "is in use")
+    assert said == [f"the new certificate {one}" for one in news]
     assert "nothing of use" not in caplog.text
 
 
