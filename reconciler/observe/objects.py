@@ -40,8 +40,8 @@ TOO_DEEP: Final = "(nested too deeply)"
 # the control plane and in the app cluster, and by a watch again and again; YAML takes its time.
 _KNOWN: Final[dict[bytes, api.KubeconfigFacts | None]] = {}
 _MOST_KNOWN: Final = 4096
-_SHARED: Final = 4096  # octets of an entry of managedFields
-_entry: Final = functools.lru_cache(maxsize=1024)(orjson.loads)
+_SHARED: Final = 2048  # octets of a part that is kept once
+_part: Final = functools.lru_cache(maxsize=2048)(orjson.loads)
 _OF_CRDS: Final = ("name", "uid", "deletionTimestamp")
 _OF_OWNERS: Final = ("kind", "name", "uid")
 _DROPPED: Final = ("resourceVersion", "selfLink")
@@ -60,7 +60,7 @@ def observing(kind: Kind) -> Callable[[Manifest], Manifest]:
     """Return `observed` for objects of one kind: a list may hold very many."""
     typed: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind}
     if kind == CRD:
-        return lambda manifest: {**typed, "metadata": _of_crd(m.get_map(manifest, "metadata"))}
+        return lambda manifest: _of_crd(m.get_map(manifest, "metadata"), typed)
     if kind == SECRET:
         return lambda manifest: _slim(redacted(manifest), typed)
     return lambda manifest: _slim(manifest, typed)
@@ -79,33 +79,35 @@ def _slim(kept: Manifest, typed: Manifest) -> Manifest:
         slim["annotations"] = m.drop(m.get_map(metadata, "annotations"), LAST_APPLIED)
     whole: Manifest = {**kept, **typed, "metadata": slim}
     if is_within(whole, MAX_DEPTH):
-        if "managedFields" in slim:
-            slim["managedFields"] = [*map(_once, m.get_maps(slim, "managedFields"))]
-        return whole
+        parts = {key: _once(value) for key, value in slim.items()}
+        return {key: parts if value is slim else _once(value) for key, value in whole.items()}
     bounded = _bounded(whole, MAX_DEPTH)
     return bounded if isinstance(bounded, Mapping) else {}
 
 
-def _once(entry: Manifest) -> Manifest:
-    """Return an equal entry of managedFields, where one is known: thousands of objects have it."""
-    text = orjson.dumps(entry)
-    known: Manifest = _entry(text) if len(text) <= _SHARED else entry
+def _once(part: JSON) -> JSON:
+    """Return an equal part, where one is known: thousands of objects have it."""
+    if type(part) is list:
+        return [*map(_once, part)]
+    text = orjson.dumps(part) if type(part) is dict else b""
+    known: JSON = _part(text) if 0 < len(text) <= _SHARED else part
     return known
 
 
-def _of_crd(metadata: Manifest) -> Manifest:
+def _of_crd(metadata: Manifest, typed: Manifest) -> Manifest:
     """Keep that it is there; of a CRD that a konnector installed, that it did, and for whom."""
     kept = {key: metadata[key] for key in _OF_CRDS if key in metadata}
     entries = m.get_maps(metadata, "managedFields")
     makers = keys.KONNECTORS.intersection([m.get_text(one, "manager") for one in entries])
-    if not makers:
-        return kept
-    owners: list[JSON] = [
-        {key: owner[key] for key in _OF_OWNERS if key in owner}
-        for owner in api.binding_references({"metadata": metadata})
-    ]
-    installed: list[JSON] = [{"manager": manager} for manager in sorted(makers)]
-    return {**kept, "ownerReferences": owners, "managedFields": installed}
+    if makers:
+        kept["managedFields"] = [{"manager": manager} for manager in sorted(makers)]
+        kept["ownerReferences"] = [
+            {key: owner[key] for key in _OF_OWNERS if key in owner}
+            for owner in api.binding_references({"metadata": metadata})
+        ]
+    elif not m.get_text(metadata, "name").endswith(keys.KLUTCH_GROUP):
+        kept.pop("uid", None)  # nothing reads it, and without it they are equal in all clusters
+    return m.get_map(_once({**typed, "metadata": kept}))
 
 
 def export_body(kind: Kind, manifest: Manifest) -> Manifest:

@@ -46,7 +46,6 @@ def draft_of(wanted: Wanted, live: Manifest | None, about: str, reason: str = "i
         origin=wanted.origin,
         unit=wanted.unit,
         uid="" if live is None else manifest.uid_of(live),
-        wanted=wanted,
     )
 
 
@@ -202,10 +201,11 @@ def before_digest(live: Manifest | None, stated: Manifest, *, whole: Manifest | 
 
 
 def sealed(change: Change, live: Manifest | None, wanted: Wanted) -> Change:
-    """Return a line with the digest of the live object, where the line touches one."""
-    if live is None or not change.acts:
+    """Return a line that acts with what an apply needs: what to write, and a digest of `live`."""
+    if not change.acts:
         return change
-    return replace(change, before=before_digest(live, wanted.stated, whole=wanted.manifest))
+    before = before_digest(live, wanted.stated, whole=wanted.manifest)
+    return replace(change, before=before, wanted=change.wanted or wanted)
 
 
 def _changes(live: Manifest, stated: Manifest) -> tuple[FieldChange, ...]:

@@ -241,7 +241,6 @@ def _resumed(site: Site, prune: prune_units.Prune) -> Change:
 
 
 def _add_unit(draft: _Draft, site: Site, unit: Unit, planned: UnitPlan, *, undecided: bool) -> None:
-    changes = planned.changes
     others = tuple(sorted({site.fleet.units[key].binding for key in unit.depends_on}))
     draft.changes += (
         replace(change, waits_for=others) if change.acts else change
@@ -249,15 +248,15 @@ def _add_unit(draft: _Draft, site: Site, unit: Unit, planned: UnitPlan, *, undec
             *(
                 # Of a unit whose credentials only an apply may read.
                 replace(one, reason=f"{one.reason}; {LOOKED_AT}") if undecided else one
-                for one in changes
+                for one in planned.changes
             ),
-            *owner_changes(site, unit, changes),
+            *owner_changes(site, unit, planned),
         )
     )
     draft.widened += planned.widened
     draft.warnings |= set(planned.warnings)
     draft.bodies |= planned.bodies
-    if any(change.action is Action.REPLACE and not change.keeps_data for change in changes):
+    if any(change.action is Action.REPLACE and not change.keeps_data for change in planned.changes):
         _count(draft, site.app, unit.key)
 
 

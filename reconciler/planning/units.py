@@ -28,7 +28,8 @@ _LEFT_AS_IT_IS: Final = frozenset({Action.NOOP, Action.UPDATE})
 class UnitPlan:
     """The lines of one unit. `bodies` are exports that must be read whole to know better.
 
-    `unoffered` are claims of its Binding that are not for this resource, or for none.
+    `unoffered` are claims of its Binding that are not for this resource, or for none. `bound` is
+    its wanted binding.
     """
 
     changes: tuple[Change, ...] = ()
@@ -36,6 +37,7 @@ class UnitPlan:
     warnings: tuple[str, ...] = ()
     bodies: frozenset[Ref] = field(default_factory=frozenset)
     unoffered: tuple[Claim, ...] = ()
+    bound: Wanted | None = None
 
 
 def plan_unit(site: Site, unit: Unit) -> UnitPlan:
@@ -65,6 +67,7 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
         warnings=(*_unaccepted(unit, division), *(_opened(unit, binding) if differs else ())),
         bodies=offer.bodies if differs else frozenset(),
         unoffered=division.unoffered,
+        bound=binding,
     )
 
 
@@ -308,14 +311,14 @@ def line_of(unit: Unit, ref: Ref, action: Action, reason: str) -> Change:
     )
 
 
-def owner_changes(site: Site, unit: Unit, changes: Sequence[Change]) -> tuple[Change, ...]:
+def owner_changes(site: Site, unit: Unit, planned: UnitPlan) -> tuple[Change, ...]:
     """Return the line that gives a CRD its binding as the owner again, where that is due.
 
-    `changes` are the other lines of the unit. Those that make a binding see to the CRD
-    themselves, and one that is adopted is left as it is. A CRD that no konnector made, or that
-    another live binding owns, is not touched.
+    The other lines of the unit that make a binding see to the CRD themselves, and one that is
+    adopted is left as it is. A CRD that no konnector made, or that another live binding owns, is
+    not touched.
     """
-    bound = next((change for change in changes if change.ref.kind == api.API_SERVICE_BINDING), None)
+    bound = next((one for one in planned.changes if one.ref.kind == api.API_SERVICE_BINDING), None)
     # The garbage collector would miss a cluster-scoped owner, and delete the CRD.
     if not site.is_direct and site.placement.bindings_cluster_scoped:
         return ()
@@ -338,6 +341,7 @@ def owner_changes(site: Site, unit: Unit, changes: Sequence[Change]) -> tuple[Ch
         after=None,
         fields=(),
         steps=(Step(Verb.OWN, site.app.ref(CRD, crd), "ownerReference to the binding"),),
+        wanted=planned.bound,
     )
     return (line,)
 
