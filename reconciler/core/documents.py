@@ -24,6 +24,8 @@ _ITEM: Final = 56
 _ENTRY: Final = 40
 _WIDE: Final = 3  # more for each octet of a text with an emoji in it
 _WIDE_ITEM: Final = 24  # and more for each text that is not ASCII
+_PLAIN: Final = bytes(set(range(256)) - set(b"[{},:"))
+_STEP: Final = 2**20  # octets that are weighed at once
 _NESTED: Final = frozenset({dict, list})
 
 
@@ -46,13 +48,14 @@ def weight(text: bytes, *, most: int) -> int:
     """
     wide = not text.isascii()
     octets = (1 + _WIDE * wide) * len(text)
-    if octets <= most:
-        octets += _LIST * text.count(b"[")
-    if octets <= most:
-        empty = text.count(b"{}")
-        octets += _EMPTY * empty + _OBJECT * (text.count(b"{") - empty)
-    if octets <= most:
-        octets += (_ITEM + _WIDE_ITEM * wide) * text.count(b",") + _ENTRY * text.count(b":")
+    for at in range(0, len(text), _STEP):
+        if octets > most:
+            break
+        marks = text[at : at + _STEP].translate(None, _PLAIN)
+        empty = marks.count(b"{}")  # in all other objects there is a colon
+        octets += _LIST * marks.count(b"[") + _ENTRY * marks.count(b":")
+        octets += _EMPTY * empty + _OBJECT * (marks.count(b"{") - empty)
+        octets += (_ITEM + _WIDE_ITEM * wide) * marks.count(b",")
     return octets
 
 

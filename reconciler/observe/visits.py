@@ -9,7 +9,7 @@ No failure of one cluster, not even a defect in its reader, holds back or alters
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from reconciler.core.live import Address, Unavailable, control_plane_ref_name
 from reconciler.fleet.values import Access
 from reconciler.kube.limits import one_look
 from reconciler.kube.registry import Reached
+from reconciler.kube.turns import NOBODY, Places
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class ReadSlots:
 
     def __init__(self, pace: Pace, *, wide: int = WIDE, slot_seconds: float = SLOT_SECONDS) -> None:
         self._timeout, self._slot_seconds = pace.timeout, slot_seconds
-        self._slots = asyncio.Semaphore(pace.parallelism)
+        self._slots = Places(pace.parallelism)
         self._wide = asyncio.Semaphore(max(wide, pace.parallelism))
 
     @asynccontextmanager
@@ -83,24 +84,9 @@ class ReadSlots:
             async with clock:
                 yield ReadTurn(self, clock)
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
+    def slot(self) -> AbstractAsyncContextManager[None]:
         """Hold one of the slots while the block lasts, or until `slot_seconds` are over."""
-        await self._slots.acquire()
-        taken = True
-
-        def give_back() -> None:
-            nonlocal taken
-            if taken:
-                taken = False
-                self._slots.release()
-
-        overdue = asyncio.get_running_loop().call_later(self._slot_seconds, give_back)
-        try:
-            yield
-        finally:
-            overdue.cancel()
-            give_back()
+        return self._slots.turn(NOBODY, longest=self._slot_seconds)
 
 
 class ReadTurn:
