@@ -129,7 +129,7 @@ def reason_pages(book: str) -> Iterator[tuple[str, str]]:
     known = {one.name for one in reasons(book)}
     for one in reasons(book):
         lines = found.setdefault(one.name, [f"# {one.name}"])
-        lines.append(f"{one.section}. Offline: `klutchctl explain {one.name}`")
+        lines.append(f"{one.section}. In a terminal: `klutchctl explain {one.name}`")
         for field in FIELDS:
             if text := one.fields.get(field):
                 lines.append(f"**{field}:** {_linked(text, known - {one.name})}")
