@@ -192,8 +192,6 @@ def said(outcome: outcomes.Outcome, at: Standing) -> str:  # noqa: C901, PLR0911
             return "done before" if at.tries and not outcome.created else "done"
         case outcomes.Accepted():
             return "accepted"
-        case outcomes.Conflict():
-            return "conflict again" if at.tries else "conflict"
         case outcomes.Unknown(malformed=True):
             return "malformed"
         case outcomes.Unknown() if at.tries >= MOST_TRIES:
@@ -206,10 +204,12 @@ def said(outcome: outcomes.Outcome, at: Standing) -> str:  # noqa: C901, PLR0911
             return "page"
         case outcomes.Absent():
             return "absent" if at.confirmed else "unconfirmed"
-        case outcomes.Busy():
+        case outcomes.Refused(word="conflict"):
+            return "conflict again" if at.tries else "conflict"
+        case outcomes.Refused(word="busy"):
             return "busy"
-        case outcomes.MaintenanceConflict():
-            return "refused" if at.has_reread else "maintenance"
+        case outcomes.Refused(word="maintenance") if not at.has_reread:
+            return "maintenance"
         case outcomes.Progress():
             return outcome.state or "nonsense"
     return "refused"

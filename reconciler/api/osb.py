@@ -5,6 +5,7 @@ Accessors are tolerant, like the readers of `core.manifest`: an absent field rea
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -87,22 +88,13 @@ def _choice(offering: Manifest) -> OfferingChoice:
 
 
 def _timing(live: Manifest) -> Timing:
-    default = Timing()
-
-    def given(name: str, otherwise: timedelta) -> timedelta:
-        try:
+    stated: dict[str, timedelta] = {}
+    for name in ("request", "poll", "maxPolling", "catalog", "resync"):
+        with suppress(ValueError):
             duration = parse_duration(manifest.get_text(live, "spec", "timing", name))
-        except ValueError:
-            return otherwise
-        return duration if duration > timedelta() else otherwise
-
-    return Timing(
-        request=given("request", default.request),
-        poll=given("poll", default.poll),
-        max_polling=given("maxPolling", default.max_polling),
-        catalog=given("catalog", default.catalog),
-        resync=given("resync", default.resync),
-    )
+            if duration > timedelta():
+                stated["max_polling" if name == "maxPolling" else name] = duration
+    return Timing(**stated)
 
 
 @dataclass(frozen=True, slots=True)

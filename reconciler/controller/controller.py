@@ -224,9 +224,9 @@ class ObjectReconciler(ABC, Generic[K, V]):
     async def look(self, key: K) -> tuple[Observed, V] | None:
         """Return the object of a key and what else concerns it; None where nothing follows."""
 
-    @abstractmethod
     def decide(self, view: V, now: datetime) -> Decision:
         """Return what follows."""
+        raise NotImplementedError
 
     async def decided(self, view: V) -> Decision:
         """Return what follows, where that takes further reads."""

@@ -15,6 +15,7 @@ from typing import Final
 
 from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.rules import read_json
+from bind.osb.decisions import record
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Create, Patch, modification
 from reconciler.core.manifest import JSON, Manifest
@@ -73,16 +74,7 @@ class Ledger:
 
 
 def ledger_of(text: str) -> Ledger:
-    read = rules.read_json(text)
-    return Ledger(
-        manifest.get_int(read, "number") or 0,
-        manifest.get_int(read, "coming") or 0,
-        manifest.get_text_map(read, "old"),
-        manifest.get_text(read, "rotate"),
-        manifest.get_text(read, "refused"),
-        manifest.get_int(read, "tries") or 0,
-        manifest.get_text(read, "made"),
-    )
+    return Ledger(**record.values_of(Ledger, rules.read_json(text) or {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from bind.osb.dataservices import (
@@ -180,29 +179,21 @@ class ProviderConfigs(ObjectReconciler[ObjectKey, provider_config.Seen]):
         seen = provider_config.Seen(self._informers.cluster.name, live, self.executor.now(), users)
         return observed(self._configs, live), seen
 
-    def decide(self, view: provider_config.Seen, now: datetime) -> Decision:
-        """Return what follows without asking anybody."""
-        step = provider_config.next_step(replace(view, now=now))
-        return step if isinstance(step, Decision) else NOTHING
-
     async def decided(self, view: provider_config.Seen) -> Decision:
-        """Return what follows, from the answers too."""
         step = provider_config.next_step(view)
         if isinstance(step, Decision):
             return step
         server = await self._brokers.reach(view.live)
         if isinstance(server, str):
-            step = provider_config.next_step(replace(view, trouble=server))
-            return step if isinstance(step, Decision) else NOTHING
+            return provider_config.result(view, server)
         for _ in range(_MOST_CALLS):
             if isinstance(step, Decision):
                 break
             answer = await server.ask(step, space="", probes=True)
             status = answer.status if isinstance(answer, Reply) else 0
             problem = "" if isinstance(answer, Reply) else answer.problem
-            step = provider_config.answered(
-                replace(view, now=self.executor.now()), step, status, problem
-            )
+            view = replace(view, now=self.executor.now())
+            step = provider_config.answered(view, step, status, problem)
         return step if isinstance(step, Decision) else NOTHING
 
 

@@ -19,13 +19,12 @@ Step: TypeAlias = Decision | HttpRequest
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A ProviderConfig, and the number of its users. `trouble`: why nobody can be asked."""
+    """A ProviderConfig, and the number of its users."""
 
     cluster: str
     live: Manifest = field(repr=False)
     now: datetime
     users: int = 0
-    trouble: str = ""
 
     @property
     def health(self) -> Manifest:
@@ -48,8 +47,6 @@ def next_step(seen: Seen) -> Step:
     left = _left(seen)
     if left > timedelta():
         return Decision(fields=_users(seen), again=left)
-    if seen.trouble:
-        return result(seen, seen.trouble)
     return HttpRequest("HEAD", seen.endpoint or _ENDPOINT)
 
 

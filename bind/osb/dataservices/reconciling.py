@@ -18,7 +18,7 @@ from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_ma
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.manager import ClusterInformers
 from reconciler.core import keys, manifest
-from reconciler.core.decision import NOTHING, Decision
+from reconciler.core.decision import Decision
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
@@ -162,10 +162,6 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, tuple[V, Server | None]], Ge
     @abstractmethod
     async def followed(self, view: V, server: Server | None) -> Decision:
         """Return what follows, from the answers of the server too. Raises Stopped."""
-
-    def decide(self, view: tuple[V, Server | None], now: datetime) -> Decision:
-        """Return nothing: what follows hangs on answers."""
-        return NOTHING
 
     async def decided(self, view: tuple[V, Server | None]) -> Decision:
         """Return what follows, from the answers too. Raises Stopped."""

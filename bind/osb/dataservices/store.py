@@ -269,8 +269,12 @@ def conditions_of(
 
     `said` are the conditions that a claim would get now, `every` are all that it would have.
     """
-    unusual = outcomes.Unsent | outcomes.Unknown | outcomes.Denied | outcomes.Unsupported
-    problem = outcome.problem if isinstance(outcome, unusual) else ""
+    problem = ""
+    match outcome:
+        case outcomes.Unsent() | outcomes.Unknown() | outcomes.Denied():
+            problem = outcome.problem
+        case outcomes.Refused(word="unsupported"):
+            problem = outcome.problem
     ready = None
     for one in sorted(said.conditions, key=lambda each: each.type == causes.VALID):
         if one.type in (causes.PROVISIONED, causes.BOUND):

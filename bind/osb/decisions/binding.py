@@ -102,9 +102,7 @@ def _leaves(seen: Seen) -> views.Next | None:
 def _leaves_later(seen: Seen, old: Record) -> Patch | None:
     """Return the step that a crash kept from being done: what was replaced gets its end."""
     current = seen.current
-    if current is None or old.leave_at is not None or old.sent is None or current.sent is None:
-        return None
-    if old.sent.secret == current.sent.secret:
+    if current is None or old.leave_at is not None or credentials.are_same(current, old):
         return None
     leave_at = credentials.leaves_at(seen.claim, old, current.made_at or seen.now)
     return record.changed(old, leave_at=leave_at)

@@ -70,8 +70,9 @@ class BindingMoves(Moves):
         return ""
 
     def _why(self, outcome: Outcome) -> str:
-        if isinstance(outcome, outcomes.Done | outcomes.Conflict):
-            return "what an earlier try with an unknown outcome made may be no whole binding"
+        match outcome:
+            case outcomes.Done() | outcomes.Refused(word="conflict"):
+                return "what an earlier try with an unknown outcome made may be no whole binding"
         return Moves._why(self, outcome)
 
     def answered(self, call: messages.Call, outcome: Outcome) -> Next:
@@ -127,7 +128,7 @@ class BindingMoves(Moves):
         if wanted is None:
             return self.mitigated("its credentials fit into no Secret", causes.NO_CREDENTIALS)
         new = self._made(credentials.digest(seen.claim, wanted), done)
-        if binding.secret is None and not _is_same(self.one, new):
+        if binding.secret is None and not credentials.are_same(self.one, new):
             return Next(state.of(seen, again=CLOSED))  # the Secret has to be read first
         is_taken = credentials.state(binding, seen.current) == credentials.TAKEN
         is_left = is_taken or binding.secret is None
@@ -172,7 +173,7 @@ class BindingMoves(Moves):
         seen, current = self.seen, self.seen.current
         steps = [secret, record.changed(new), *self._replaced(new)]
         is_rotated = current is not None and current.id != self.one.id
-        is_same = is_rotated and _is_same(current, new)
+        is_same = is_rotated and credentials.are_same(current, new)
         true = [causes.BOUND, *((causes.ROTATED,) if is_rotated and not is_same else ())]
         failure = causes.SECRET_NOT_WRITTEN
         if current is not None:
@@ -196,7 +197,12 @@ class BindingMoves(Moves):
         lost = secret in (credentials.ABSENT, credentials.EDITED)
         is_lost = lost and not credentials.is_named(seen.binding, new)
         for old in (*seen.older, seen.current):
-            if old is None or old.id == new.id or old.leave_at is not None or _is_same(old, new):
+            if (
+                old is None
+                or old.id == new.id
+                or old.leave_at is not None
+                or credentials.are_same(old, new)
+            ):
                 continue
             is_at_once = is_lost and old is seen.current
             leave_at = self.now if is_at_once else credentials.leaves_at(seen.claim, old, self.now)
@@ -331,12 +337,6 @@ def finished(seen: Seen, steps: tuple[Step, ...], notes: tuple[Note, ...]) -> Ne
     after = replace(seen, current=None, candidate=None, older=())
     decision = state.of(after, false=said, again=SOON if tasks else None)
     return Next(replace(decision, notes=notes, tasks=tasks))
-
-
-def _is_same(one: Record | None, other: Record) -> bool:
-    if one is None or one.sent is None or other.sent is None:
-        return False
-    return one.sent.secret == other.sent.secret
 
 
 def _is_over(outcome: Outcome) -> bool:

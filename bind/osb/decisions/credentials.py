@@ -249,8 +249,13 @@ def due_at(
 
 def is_repeated(current: Record, older: Iterable[Record]) -> bool:
     """Return whether the last rotation gave the credentials that were there before."""
-    held = current.sent.secret if current.sent is not None else ""
-    return bool(held) and any(one.sent is not None and one.sent.secret == held for one in older)
+    return any(are_same(current, one) for one in older)
+
+
+def are_same(one: Record | None, other: Record) -> bool:
+    """Return whether two bindings have the same credentials."""
+    held = one.sent.secret if one is not None and one.sent is not None else ""
+    return bool(held) and other.sent is not None and other.sent.secret == held
 
 
 def _before_end(current: Record, made_at: datetime) -> datetime | None:

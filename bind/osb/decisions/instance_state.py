@@ -1,6 +1,6 @@
 """Compares the wanted instance with the one at its broker, and computes its status."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -14,11 +14,8 @@ from reconciler.blueprints.offering.outcomes import Done
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Decision
-from reconciler.core.manifest import JSON, annotations_of, get_map, get_text, is_deleting, uid_of
+from reconciler.core.manifest import JSON, annotations_of, get_text, is_deleting, uid_of
 from reconciler.core.times import format_time
-
-# Keywords of a schema that may allow further names.
-_FURTHER: Final = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
 
 
 def wanted(view: InstanceView, sent: Sent | None) -> Sent:
@@ -60,17 +57,11 @@ def invalid(view: InstanceView, target: Sent, sent: Sent | None) -> str:
 
 
 def changeable(view: InstanceView, plan_id: str) -> dict[str, JSON]:
-    """Return the parameters of an update: of those of the claim, what the plan's schema names.
-
-    All of them without a schema, or where the names in it are not all that it allows.
-    """
+    """Return the parameters of an update: of those of the claim, what the plan lets be changed."""
     plan = None if view.broker is None else view.broker.plan(view.kind, plan_id)
+    named = None if plan is None else validation.changeable(plan.schemas)
     stated = parameters_of(view.live or {})
-    schema = plan.schemas.update if plan is not None else None
-    named = get_map(schema, "properties")
-    if not isinstance(schema, Mapping) or not named or schema.keys() & _FURTHER:
-        return stated
-    return {name: value for name, value in stated.items() if name in named}
+    return {name: one for name, one in stated.items() if named is None or name in named}
 
 
 def is_as_wanted(sent: Sent | None, target: Sent) -> bool:

@@ -113,7 +113,7 @@ class Moves(ABC):
         """Return what an outcome says to people, whatever was asked."""
         version = self.view.broker.spec.api_version if self.view.broker is not None else ""
         match outcome:
-            case outcomes.Unsupported(problem):
+            case outcomes.Refused(problem, "unsupported"):
                 return f"{problem} (spoken is version {version} of the API, spec.apiVersion)"
             case outcomes.Absent():
                 return "HTTP 404"

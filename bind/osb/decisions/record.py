@@ -5,6 +5,7 @@ no list of what it made.
 """
 
 import dataclasses
+import functools
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -189,7 +190,7 @@ def digests_of(salt: str, parameters: Mapping[str, JSON]) -> dict[str, str]:
 
 def read(live: Manifest, cluster: str) -> Record:
     """Return what a BrokerRecord says; its CRD keeps what must be there."""
-    values = _values(Record, manifest.get_map(live, "spec"))
+    values = values_of(Record, manifest.get_map(live, "spec"))
     return Record(id=manifest.name_of(live), live=live, cluster=cluster, **values)
 
 
@@ -262,7 +263,8 @@ _READERS: Final[Mapping[Any, _Reader]] = {
 }
 
 
-def _fields(of: type) -> list[tuple[str, str, _Reader]]:
+@functools.cache
+def _fields(of: Any) -> list[tuple[str, str, _Reader]]:
     """Return name, name on the wire and reader of each field."""
     found = []
     for one in dataclasses.fields(of):
@@ -273,25 +275,22 @@ def _fields(of: type) -> list[tuple[str, str, _Reader]]:
     return found
 
 
-_WIRE: Final[Mapping[Any, list[tuple[str, str, _Reader]]]] = {
-    of: _fields(of) for of in (Claim, Sent, Intent, Operation, Record)
-}
-
-
-def _values(of: type, said: Manifest) -> dict[str, Any]:
-    return {one: read(said, name) for one, name, read in _WIRE[of]}
+def values_of(of: Any, said: Manifest) -> dict[str, Any]:
+    """Return what an object says of the fields of a dataclass."""
+    return {one: read(said, name) for one, name, read in _fields(of)}
 
 
 def _part(of: Any, said: Manifest) -> Any:
     """Return a value within another, None where that is absent; intents have a time."""
-    values = _values(of, said) if said else {}
+    values = values_of(of, said) if said else {}
     return None if not said or None in map(values.get, _TIMES.get(of, ())) else of(**values)
 
 
-def _body(value: object) -> dict[str, JSON]:
+def _body(value: Any) -> dict[str, JSON]:
     """Return a value as it is on the wire, without what it does not state."""
     body: dict[str, JSON] = {}
-    for one, name, _ in _WIRE[type(value)]:
+    of: Any = type(value)
+    for one, name, _ in _fields(of):
         stated = _stated(getattr(value, one))
         body |= manifest.get_map(stated) if one == "target" else {name: stated}
     return {name: stated for name, stated in body.items() if stated not in ("", None, {})}
@@ -305,7 +304,7 @@ def _stated(value: Any) -> JSON:
             return value.reveal()
         case Mapping():
             return dict(value)
-    return _body(value) if type(value) in _WIRE else value
+    return _body(value) if dataclasses.is_dataclass(value) else value
 
 
 def _spec(record: Record) -> dict[str, JSON]:

@@ -24,7 +24,6 @@ MOST_OCTETS: Final = 2**20
 _MOST_MEMORY: Final = 16 * 2**20
 _LONGEST_OPERATION: Final = 10_000  # as OSB API 2.15 bounds it: it goes into a query, and a Record
 _LONGEST_URL: Final = 2_048
-_LONGEST_CODE: Final = 64
 _LONGEST_HOST: Final = 255
 _MOST_ENDPOINTS: Final = 64
 _PAUSES: Final = (1, 600)  # seconds that a broker may ask to be left alone
@@ -116,44 +115,39 @@ def _success(answer: _Answer, document: Manifest) -> outcomes.Outcome:
     return outcomes.Unknown(f"HTTP {answer.status} is no answer to this call", answer.status)
 
 
-def _refusal(answer: _Answer) -> outcomes.Outcome:
-    is_made = isinstance(answer.call, messages.Provision | messages.Bind)
-    match answer.status:
-        case 404 if not is_made and not isinstance(answer.call, messages.Update):
+def _refusal(answer: _Answer) -> outcomes.Outcome:  # noqa: PLR0911 - an answer each
+    call, code = answer.call, m.get_text(answer.document, "error")
+    is_made = isinstance(call, messages.Provision | messages.Bind)
+    match answer.status, code:
+        case 404, _ if not is_made and not isinstance(call, messages.Update):
             return outcomes.Absent(is_json=answer.document is not None)
-        case 409 if is_made:
-            return outcomes.Conflict(answer.problem)
-        case 410 if not is_made:
+        case 410, _ if not is_made:
             return outcomes.Gone()
-        case 412:
-            return outcomes.Unsupported(answer.problem)
-        case 422:
-            return _unprocessable(answer)
-    return _refused(answer)
-
-
-def _unprocessable(answer: _Answer) -> outcomes.Outcome:
-    code = _code(answer)
-    if code == "ConcurrencyError":
-        return outcomes.Busy(answer.problem)
-    if code == "MaintenanceInfoConflict" and isinstance(
-        answer.call, messages.Provision | messages.Update
-    ):
-        return outcomes.MaintenanceConflict(answer.problem)
-    return _refused(answer)
-
-
-def _refused(answer: _Answer) -> outcomes.Refused:
-    usable, repeatable = _flags(answer.document or {})
-    return outcomes.Refused(answer.status, _code(answer), answer.problem, usable, repeatable)
+        case 409, _ if is_made:
+            return outcomes.Refused(answer.problem, "conflict")
+        case 412, _:
+            return outcomes.Refused(answer.problem, "unsupported")
+        case 422, "ConcurrencyError":
+            return outcomes.Refused(answer.problem, "busy")
+        case 422, "MaintenanceInfoConflict" if isinstance(
+            call, messages.Provision | messages.Update
+        ):
+            return outcomes.Refused(answer.problem, "maintenance")
+    return outcomes.Refused(answer.problem)
 
 
 def _progress(answer: _Answer, document: Manifest) -> outcomes.Progress:
     said = m.get_text(document, "state")
-    usable, repeatable = _flags(document)
+    usable, repeatable = document.get("instance_usable"), document.get("update_repeatable")
     state = said if said in _STATES else ""
     words = answer.problem if m.get_text(document, "description") else ""
-    return outcomes.Progress(state, words, answer.retry_after, usable, repeatable)
+    return outcomes.Progress(
+        state,
+        words,
+        answer.retry_after,
+        usable if isinstance(usable, bool) else None,
+        repeatable if isinstance(repeatable, bool) else None,
+    )
 
 
 def _done(document: Manifest, *, created: bool) -> outcomes.Done:
@@ -185,20 +179,6 @@ def _accepted(answer: _Answer, document: Manifest) -> outcomes.Outcome:
         return unreadable(answer.call, answer.status, "the key of its operation is too long")
     key = Secret(operation) if operation else None
     return outcomes.Accepted(key, _url(document), answer.retry_after)
-
-
-def _flags(document: Manifest) -> tuple[bool | None, bool | None]:
-    usable, repeatable = document.get("instance_usable"), document.get("update_repeatable")
-    return (
-        usable if isinstance(usable, bool) else None,
-        repeatable if isinstance(repeatable, bool) else None,
-    )
-
-
-def _code(answer: _Answer) -> str:
-    code = m.get_text(answer.document, "error")
-    is_word = code.isascii() and code.isalnum() and len(code) <= _LONGEST_CODE
-    return code if is_word else ""
 
 
 def _problem(

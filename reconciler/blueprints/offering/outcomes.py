@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from reconciler.core.documents import one_line
 from reconciler.core.manifest import JSON, Manifest, canonical, get_text
@@ -157,47 +157,21 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
-    """409 to a PUT: something with this id is there, and is another."""
-
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
 class Gone:
     """The object is not there any more: 410, or a DELETE that was done."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unsupported:
-    """412: not in the version of the API that we speak."""
-
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """Another operation is in progress on it."""
-
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class MaintenanceConflict:
-    """The catalogue has another version of maintenance by now."""
-
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker will not do it, and nothing was done. `code` is its `error`, where it is one."""
+    """The broker will not do it, and nothing was done.
 
-    status: int
-    code: str
+    conflict: a PUT of an id that has something else. unsupported: not in the version of the API
+    that we speak. busy: another operation is in progress. maintenance: the catalogue has another
+    version of that by now.
+    """
+
     problem: str
-    instance_usable: bool | None = None
-    update_repeatable: bool | None = None
+    word: Literal["refused", "conflict", "unsupported", "busy", "maintenance"] = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,17 +186,5 @@ class Progress:
 
 
 Outcome: TypeAlias = (
-    Unsent
-    | Unknown
-    | Denied
-    | Done
-    | Accepted
-    | Absent
-    | Conflict
-    | Gone
-    | Unsupported
-    | Busy
-    | MaintenanceConflict
-    | Refused
-    | Progress
+    Unsent | Unknown | Denied | Done | Accepted | Absent | Gone | Refused | Progress
 )

@@ -54,6 +54,8 @@ _UNCHECKED: Final = (
     *("patternProperties", "unevaluatedProperties", "unevaluatedItems"),
     *("$dynamicRef", "$recursiveRef"),
 )
+# Keywords that may allow further names.
+_FURTHER: Final = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
 _CITED: Final = frozenset(
     (
         *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "type"),
@@ -357,11 +359,7 @@ def changeable(schemas: Schemas) -> frozenset[str] | None:
     """Return the parameters that an update may change; None where it may change any."""
     update = get_map(schemas.update)
     is_open = update.get("additionalProperties") not in (None, False)
-    if (
-        not says(schemas.update)
-        or is_open
-        or {"$ref", "allOf", "patternProperties"} & update.keys()
-    ):
+    if not says(schemas.update) or is_open or update.keys() & _FURTHER:
         return None
     return frozenset(get_map(update, "properties"))
 

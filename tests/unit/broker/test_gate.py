@@ -15,9 +15,9 @@ ANSWERS = [outcomes.Done(), outcomes.Accepted(), outcomes.Gone(), outcomes.Progr
 OTHERS = [
     outcomes.Denied(403, "x"),
     outcomes.Absent(is_json=False),
-    outcomes.Busy("x"),
-    outcomes.Conflict("x"),
-    outcomes.Refused(400, "", "x"),
+    outcomes.Refused("x", "busy"),
+    outcomes.Refused("x", "conflict"),
+    outcomes.Refused("x"),
 ]
 
 

@@ -127,7 +127,7 @@ def test_what_was_there_once_is_asked_for_as_its_claim_says_now() -> None:
 
 
 def test_what_was_there_once_is_deleted_at_the_broker_with_its_claim() -> None:
-    before = answered(ANEW, PUT, outcomes.Refused(400, "", "quota"))
+    before = answered(ANEW, PUT, outcomes.Refused("quota"))
     refused = held(record.INTENDED, intent=recorded(before, ANEW).intent, made_at=ANEW.made_at)
     assert recorded(look(refused, deleting=True), refused).state == record.LEAVING
 
@@ -158,9 +158,9 @@ def test_a_retry_remembers_that_an_earlier_put_may_have_been_processed(
         (outcomes.Absent(is_json=True), 0, 0),
         (outcomes.Absent(is_json=True), 2, 1),
         (outcomes.Gone(), 0, 0),
-        (outcomes.Refused(400, "", "x"), 0, 1),
-        (outcomes.Refused(400, "", "x"), 2, 1),
-        (outcomes.Unsupported("x"), 0, 1),
+        (outcomes.Refused("x"), 0, 1),
+        (outcomes.Refused("x"), 2, 1),
+        (outcomes.Refused("x", "unsupported"), 0, 1),
     ],
 )
 def test_an_edit_forgets_only_what_was_surely_not_made(
@@ -202,7 +202,7 @@ def test_what_was_begun_is_deleted_at_the_broker_with_the_claim_that_adopts_it(
     for _ in range(2):
         after = recorded(look(after, marks={keys.OSB_RETRY: "1"}), after)
     assert after.state == record.INTENDED
-    refused = recorded(answered(after, PUT, outcomes.Refused(400, "", "quota")), after)
+    refused = recorded(answered(after, PUT, outcomes.Refused("quota")), after)
     malformed = recorded(answered(after, PUT, outcomes.Unknown("x", malformed=True)), after)
     assert malformed.state == record.INTENDED
     assert recorded(look(refused, deleting=True), refused).state == record.LEAVING

@@ -261,7 +261,7 @@ def test_an_asynchronous_binding_is_polled_and_read():
 
 def test_a_refusal_stands():
     its = process(live(INTENT))
-    its.answer(outcomes.Refused(400, "", "no"))
+    its.answer(outcomes.Refused("no"))
     assert conditions(its.live)["Ready"] == "Unavailable"
     assert process(its.live).call() is None
     its.live["metadata"]["annotations"][keys.OSB_RETRY] = "please"
@@ -338,7 +338,7 @@ def test_equal_credentials_end_the_rotation_and_both_bindings_stay():
 
 def test_a_rotation_that_is_refused_leaves_the_old():
     its = process(live(annotations={keys.OSB_ROTATE: "1"}))
-    its.answer(outcomes.Refused(400, "", "no"))
+    its.answer(outcomes.Refused("no"))
     assert message(its.live) == "no"
     assert "Ready" not in conditions(its.live)
     for one in (its, process(its.live)):

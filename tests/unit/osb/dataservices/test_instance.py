@@ -300,7 +300,7 @@ def test_accepted_with_and_without_operation(key, pending):
 
 
 def test_a_refusal_stands_until_the_spec_or_the_annotation_changes():
-    known = follow(live(INTENT), outcomes.Refused(400, "", "no more room"))
+    known = follow(live(INTENT), outcomes.Refused("no more room"))
     assert conditions(known) == {"Ready": "Unavailable", "Synced": "ReconcileError"}
     assert message(known) == "no more room"
     assert process(known).call() is None
@@ -312,7 +312,10 @@ def test_a_refusal_stands_until_the_spec_or_the_annotation_changes():
 
 @pytest.mark.parametrize(("term", "deletes"), [("t/2", True), ("t/3", True), ("t/1", False)])
 def test_what_nobody_knows_is_mitigated_where_its_record_is_of_this_life(term, deletes):
-    for tries, outcome in ((1, outcomes.Conflict("it is there")), (3, outcomes.Unknown("silence"))):
+    for tries, outcome in (
+        (1, outcomes.Refused("it is there", "conflict")),
+        (3, outcomes.Unknown("silence")),
+    ):
         tried = live(INTENT, sent=replace(SENT, tries=tries, term=term))
         its = process(tried, terms=("t/3", "t/2"))
         if its.answer(outcome) is not None:
@@ -456,7 +459,7 @@ def test_an_update_is_waited_for_and_settles_what_was_sent():
 def test_a_refused_update_leaves_the_instance_ready():
     wanted = live(PROVISIONED.replace("planName: small", "planName: big"))
     its = process(wanted)
-    its.answer(outcomes.Refused(400, "", "never"))
+    its.answer(outcomes.Refused("never"))
     assert conditions(its.live) == {"Synced": "ReconcileError"}
     assert step(its.live) == FETCH
     its.answer(outcomes.Done(), FETCH)

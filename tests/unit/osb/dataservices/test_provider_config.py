@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bind.osb.dataservices import managed as kinds
-from bind.osb.dataservices.provider_config import Seen, answered, next_step
+from bind.osb.dataservices.provider_config import Seen, answered, next_step, result
 from reconciler.blueprints.offering.messages import HttpRequest
 from reconciler.core import keys
 from reconciler.core.manifest import finalizers_of
@@ -105,5 +105,5 @@ def test_events_are_of_changes_only():
 
 
 def test_what_cannot_be_asked_is_not_well():
-    health = after(live(), step(live(), trouble="no Secret"))["status"]["health"]
+    health = after(live(), result(Seen("cp", live(), NOW), "no Secret"))["status"]["health"]
     assert (health["lastStatus"], health["lastMessage"]) == (False, "no Secret")
