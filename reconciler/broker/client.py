@@ -161,15 +161,13 @@ def _where(spec: BrokerSpec, key: str = "") -> str:
 
 
 class BrokerFault(KlutchError):
-    """The catalogue cannot be read. `denied`: our credentials are not accepted; `unsent`: the
-    broker surely did not see the question.
-    """
+    """The catalogue cannot be read; `outcome` is what the question came to."""
 
     retry = Retry.LATER
 
-    def __init__(self, problem: str, *, denied: bool = False, unsent: bool = False) -> None:
-        self.problem, self.denied, self.unsent = problem, denied, unsent
-        super().__init__(problem)
+    def __init__(self, outcome: Denied | Unsent | Unknown) -> None:
+        self.outcome, self.problem = outcome, outcome.problem
+        super().__init__(outcome.problem)
 
 
 class BrokerClient:
@@ -212,44 +210,31 @@ class BrokerClient:
 
     async def call(self, call: Call, *, identity: OriginatingIdentity | None = None) -> Outcome:
         """Return what a call came to. Raises ValueError for an id that can be no part of a path."""
-        if self._fault:
-            return Unsent(self._fault)
-        try:
-            answer = await self._ask(call, identity, most=None)
-        except OutboundError as error:
-            if error.sent:
-                return answers.unreadable(call, error.status, error.problem)
-            return Unsent(error.problem)
-        return self._outcome(call, answer)
+        match await self._ask(call, identity):
+            case Unknown(problem, status):
+                return answers.unreadable(call, status, problem)
+            case Unsent() as unsent:
+                return unsent
+            case answer:
+                return self._outcome(call, answer)
 
     async def catalogue(self) -> Catalogue:
         """Return what the broker offers.
 
         Raises BrokerFault: it is not to be reached, denies us, or offers what cannot be read.
         """
-        if self._fault:
-            raise BrokerFault(self._fault, unsent=True)
-        try:
-            answer = await self._ask(ReadCatalogue(), None, most=catalogue.MOST_OCTETS)
-            if answer.status == 200:
+        answer = await self._ask(ReadCatalogue(), None, most=catalogue.MOST_OCTETS)
+        if isinstance(answer, Unsent | Unknown):
+            raise BrokerFault(answer)
+        if answer.status == 200:
+            try:
                 return await asyncio.to_thread(catalogue_of, answer.body)
-        except OutboundError as error:
-            raise BrokerFault(error.problem, unsent=not error.sent) from None
-        except CatalogueFault as error:
-            raise BrokerFault(scrub(str(error), self._secrets)) from None
+            except CatalogueFault as error:
+                raise BrokerFault(Unknown(scrub(str(error), self._secrets))) from None
         found = self._outcome(ReadCatalogue(), answer)
-        problem = getattr(found, "problem", "") or f"HTTP {answer.status}"
-        denied, unsent = isinstance(found, Denied), isinstance(found, Unsent)
-        raise BrokerFault(problem, denied=denied, unsent=unsent)
-
-    async def send(self, request: HttpRequest) -> Answer | Unsent | Unknown:
-        """Return the answer to a request that is no call, as to a server that stands beside."""
-        if self._fault:
-            return Unsent(self._fault)
-        try:
-            return await self._sent(request, request.method, {}, most=None)
-        except OutboundError as error:
-            return Unknown(error.problem, error.status) if error.sent else Unsent(error.problem)
+        if isinstance(found, Denied | Unsent | Unknown):
+            raise BrokerFault(found)
+        raise BrokerFault(Unknown(getattr(found, "problem", "") or f"HTTP {answer.status}"))
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -257,22 +242,33 @@ class BrokerClient:
         return self._secrets
 
     async def _ask(
-        self, call: Call, identity: OriginatingIdentity | None, *, most: int | None
-    ) -> Answer:
+        self, call: Call, identity: OriginatingIdentity | None, *, most: int | None = None
+    ) -> Answer | Unsent | Unknown:
         request = http_request(call, api_version=self._address.api_version)
         more = {}
         if identity is not None:
             more["X-Broker-API-Originating-Identity"] = identity.header()
-        return await self._sent(request, type(call).__name__, more, most=most)
+        return await self.send(request, type(call).__name__, more, most=most)
 
-    async def _sent(
-        self, request: HttpRequest, verb: str, more: Mapping[str, str], *, most: int | None
-    ) -> Answer:
+    async def send(
+        self,
+        request: HttpRequest,
+        verb: str = "",
+        more: Mapping[str, str] | None = None,
+        *,
+        most: int | None = None,
+    ) -> Answer | Unsent | Unknown:
+        """Return the answer to a request; one that is no call goes to a server that stands beside.
+
+        `verb` is for `observe`, the method without.
+        """
+        if self._fault:
+            return Unsent(self._fault)
         headers: dict[str, str | Secret] = {
             "Accept": "application/json",
             "X-Broker-API-Version": self._address.api_version,
             "X-Broker-API-Request-Identity": str(uuid4()),
-            **more,
+            **(more or {}),
         }
         if self._authorization is not None:
             headers["Authorization"] = self._authorization
@@ -286,9 +282,11 @@ class BrokerClient:
             )
             known = answer.status in HTTPStatus._value2member_map_
             code = str(answer.status) if known else _OTHER_CODE
+        except OutboundError as error:
+            return Unknown(error.problem, error.status) if error.sent else Unsent(error.problem)
         finally:
             if self._observe is not None:
-                self._observe(verb, code, time.monotonic() - began)
+                self._observe(verb or request.method, code, time.monotonic() - began)
         return answer
 
     def _outcome(self, call: Call, answer: Answer) -> Outcome:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
 from reconciler.blueprints.offering import outcomes
-from reconciler.blueprints.offering.outcomes import Denied, Done, Outcome, Unknown, Unsent
+from reconciler.blueprints.offering.outcomes import Done, Outcome
 from reconciler.broker.client import BrokerClient, BrokerFault
 from reconciler.kube.turns import Party, Places
 from reconciler.web.issuer import within
@@ -147,16 +147,10 @@ class KeptCatalogue:
         try:
             catalogue = await client.catalogue()
         except BrokerFault as fault:
-            outcome, self.problem = _outcome(fault), fault.problem
+            outcome, self.problem = fault.outcome, fault.problem
         else:
             self._read_at = self._now()
             self.problem = "" if catalogue.offerings else "it offers nothing"
             if catalogue.offerings or self.latest is None:
                 self.latest = catalogue
         self._gate.record(outcome, catalogue=True)
-
-
-def _outcome(fault: BrokerFault) -> Outcome:
-    if fault.denied:
-        return Denied(401, fault.problem)
-    return Unsent(fault.problem) if fault.unsent else Unknown(fault.problem)

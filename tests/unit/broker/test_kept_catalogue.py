@@ -4,12 +4,14 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.blueprints.offering import outcomes
 from reconciler.blueprints.offering.catalogue import Catalogue, Offering
 from reconciler.broker.client import BrokerClient, BrokerFault
 from reconciler.broker.gate import Gate, KeptCatalogue
 
 GOOD = Catalogue((Offering("id", "database"),), "good")
 EMPTY = Catalogue((), "empty")
+SILENCE = BrokerFault(outcomes.Unknown("silence"))
 
 
 class Clock:
@@ -50,11 +52,11 @@ async def kept(*answers: Any) -> tuple[KeptCatalogue, Gate, Clock]:
     [
         ([GOOD], GOOD, ""),
         ([GOOD, EMPTY], GOOD, "it offers nothing"),
-        ([GOOD, BrokerFault("silence")], GOOD, "silence"),
-        ([GOOD, BrokerFault("silence"), GOOD], GOOD, ""),
+        ([GOOD, SILENCE], GOOD, "silence"),
+        ([GOOD, SILENCE, GOOD], GOOD, ""),
         ([EMPTY], EMPTY, "it offers nothing"),
         ([EMPTY, GOOD], GOOD, ""),
-        ([BrokerFault("silence")], None, "silence"),
+        ([SILENCE], None, "silence"),
     ],
 )
 async def test_the_last_good_one_holds(answers, latest, problem):
@@ -64,7 +66,7 @@ async def test_the_last_good_one_holds(answers, latest, problem):
 
 @pytest.mark.parametrize(
     ("answer", "seconds", "is_fresh"),
-    [(GOOD, 58, True), (GOOD, 59, False), (EMPTY, 0, True), (BrokerFault("silence"), 0, False)],
+    [(GOOD, 58, True), (GOOD, 59, False), (EMPTY, 0, True), (SILENCE, 0, False)],
 )
 async def test_it_is_fresh_for_a_minute_after_it_was_read(answer, seconds, is_fresh):
     known, _, clock = await kept(answer)
@@ -75,11 +77,11 @@ async def test_it_is_fresh_for_a_minute_after_it_was_read(answer, seconds, is_fr
 @pytest.mark.parametrize(
     ("faults", "is_closed"),
     [
-        ([BrokerFault("who are you?", denied=True)], True),
-        ([BrokerFault("silence")] * 4, False),
-        ([BrokerFault("silence")] * 5, True),
-        ([BrokerFault("refused", unsent=True)] * 5, True),
-        ([*[BrokerFault("silence")] * 5, GOOD], False),
+        ([BrokerFault(outcomes.Denied(401, "who are you?"))], True),
+        ([SILENCE] * 4, False),
+        ([SILENCE] * 5, True),
+        ([BrokerFault(outcomes.Unsent("refused"))] * 5, True),
+        ([*[SILENCE] * 5, GOOD], False),
     ],
 )
 async def test_the_gate_hears_of_each_reading(faults, is_closed):
