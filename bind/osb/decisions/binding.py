@@ -76,7 +76,7 @@ def _open(seen: Seen) -> views.Next | None:
         if one.is_open:
             return unbind(seen, one)
     for one in seen.binding.records:
-        if one is seen.candidate and one.is_late(seen.now):
+        if one is seen.candidate and one.is_late(seen.view.now):
             continue
         if one.operation is not None:
             return moves.of(seen, one).poll()
@@ -90,11 +90,13 @@ def _leaves(seen: Seen) -> views.Next | None:
     for old in seen.older:
         if (step := _leaves_later(seen, old)) is not None:
             return views.soon(step)
-    over = [old for old in seen.older if old.leave_at is not None and old.leave_at <= seen.now]
+    over = [old for old in seen.older if old.leave_at is not None and old.leave_at <= seen.view.now]
     undone = (*over, *seen.lost)
     going = [one for one in undone if not credentials.may_hold(seen.binding, one)]
-    paused = [one for one in seen.leaving if one.intent is None or one.intent.since <= seen.now]
-    if not seen.free or not (going or paused) or seen.broker is None:
+    paused = [
+        one for one in seen.leaving if one.intent is None or one.intent.since <= seen.view.now
+    ]
+    if not seen.view.free or not (going or paused) or seen.view.broker is None:
         return None
     return next_to_leave(seen, (*paused, *going))
 
@@ -104,7 +106,7 @@ def _leaves_later(seen: Seen, old: Record) -> Patch | None:
     current = seen.current
     if current is None or old.leave_at is not None or credentials.are_same(current, old):
         return None
-    leave_at = credentials.leaves_at(seen.claim, old, current.made_at or seen.now)
+    leave_at = credentials.leaves_at(seen.claim, old, current.made_at or seen.view.now)
     return record.changed(old, leave_at=leave_at)
 
 
@@ -128,7 +130,7 @@ def _candidate(seen: Seen) -> views.Next | None:
 def _late(seen: Seen) -> views.Next | None:
     """Ask for what may never end, now and then; credentials that count are kept meanwhile."""
     candidate = seen.candidate
-    if candidate is None or not candidate.is_late(seen.now):
+    if candidate is None or not candidate.is_late(seen.view.now):
         return None
     asked = moves.of(seen, candidate).poll()
     if asked.ask is not None or seen.current is None:
@@ -182,12 +184,12 @@ def _is_unsaid(seen: Seen, current: Record) -> bool:
 def _is_due(seen: Seen, current: Record) -> bool:
     if state.is_of_former(seen.view, current):
         return True
-    due_at = credentials.due_at(seen.claim, current, seen.older, seen.now)
-    return due_at is not None and due_at <= seen.now
+    due_at = credentials.due_at(seen.claim, current, seen.older, seen.view.now)
+    return due_at is not None and due_at <= seen.view.now
 
 
 def _may_begin(seen: Seen) -> bool:
-    return seen.free and numbers.not_ready(seen) is None
+    return seen.view.free and numbers.not_ready(seen) is None
 
 
 def _restored(seen: Seen, current: Record) -> views.Next:
@@ -213,13 +215,15 @@ def _noted(seen: Seen, next_: views.Next) -> views.Next:
         checked = seen.view.pause(current).checked
         if seen.binding.secret is not None:
             is_kept = credentials.state(seen.binding, current) == credentials.KEPT
-            checked = seen.now if is_kept else None  # else it is read until it is as it should be
+            checked = (
+                seen.view.now if is_kept else None
+            )  # else it is read until it is as it should be
             pause = replace(seen.view.pause(current), checked=checked)
             next_ = replace(next_, pauses={**next_.pauses, current.id: pause})
-        due_at = credentials.due_at(seen.claim, current, seen.older, seen.now)
+        due_at = credentials.due_at(seen.claim, current, seen.older, seen.view.now)
         check_at = None if checked is None else checked + CHECKS
         times += [time for time in (due_at, current.expires_at, check_at) if time is not None]
-    timer = credentials.next_timer(times, seen.now)
+    timer = credentials.next_timer(times, seen.view.now)
     waits = [wait for wait in (decision.again, timer) if wait is not None]
     return replace(next_, decision=replace(decision, again=min(waits, default=None)))
 
@@ -235,7 +239,7 @@ def bind(seen: Seen, candidate: Record) -> views.Next:
 
 def _bind_call(seen: Seen, candidate: Record, place: views.Place) -> messages.Bind:
     """Return the bind; a broker that can rotate is told what it takes the place of."""
-    current, plan = seen.current, seen.plan(candidate.plan)
+    current, plan = seen.current, seen.view.plan(candidate.plan)
     is_rotatable = plan is not None and plan.binding_rotatable
     replaces = (
         current is not None
@@ -272,11 +276,11 @@ def unbind(seen: Seen, leaving: Record) -> views.Next:
 def _is_waited_for(seen: Seen, operation: Operation) -> bool:
     """Return whether a bind is polled to its end, before its claim goes."""
     times = [
-        views.deletion_of(live, seen.now)
+        views.deletion_of(live, seen.view.now)
         for live in (seen.binding.live, seen.view.live)
         if live is not None and manifest.is_deleting(live)
     ]
-    return bool(times) and seen.now < engine.patient_until(operation.deadline, min(times))
+    return bool(times) and seen.view.now < engine.patient_until(operation.deadline, min(times))
 
 
 def fetch(seen: Seen, one: Record, decision: Decision) -> views.Next:
@@ -292,7 +296,7 @@ def leave(seen: Seen) -> views.Next:
         return moves.finished(seen, (), ())
     for one in records:
         is_forgotten = one.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_FORGET
-        if is_forgotten or state.was_never_sent(one, seen.now):
+        if is_forgotten or state.was_never_sent(one, seen.view.now):
             return moves.of(seen, one).gone()
     if (reason := causes.hold(seen.view, seen.binding, undo="unbind")) is not None:
         return views.Next(state.of(seen, false=[reason], again=causes.looked_at_again(reason[0])))
@@ -306,11 +310,11 @@ def next_to_leave(seen: Seen, records: tuple[Record, ...]) -> views.Next:
     """Have the first of these leave that may; what is open needs no leave of others."""
     for one in records:
         intent = one.intent if one.state == record.LEAVING else None
-        if intent is not None and intent.since > seen.now:
+        if intent is not None and intent.since > seen.view.now:
             continue
-        if seen.free or one.holds_turn(seen.now):
+        if seen.view.free or one.holds_turn(seen.view.now):
             return views.soon(_left(one), begins=True)
-    waits = [one.intent.since - seen.now for one in records if one.intent is not None]
+    waits = [one.intent.since - seen.view.now for one in records if one.intent is not None]
     again = min((wait for wait in waits if wait > views.SOON), default=views.CLOSED)
     return views.Next(state.of(seen, again=again))
 
@@ -326,7 +330,7 @@ def orphans(seen: Seen) -> views.Next:
     """Keep what has no claim any more, until somebody says what becomes of it (law 1)."""
     records = sorted(seen.binding.records, key=lambda one: one.number)
     for one in records:
-        if state.was_never_sent(one, seen.now):
+        if state.was_never_sent(one, seen.view.now):
             return views.soon(record.deleted(one))
         if one.state not in (record.ORPHANED, record.RETAINED, record.LEAVING):
             return _orphaned(one)
@@ -340,7 +344,7 @@ def _wished(seen: Seen, orphan: Record) -> views.Next | None:
     wish = orphan.mark.get(keys.OSB_ORPHAN, "")
     if wish == keys.ORPHAN_FORGET:
         return views.soon(record.deleted(orphan))
-    if wish == keys.ORPHAN_DEPROVISION and seen.free and seen.broker is not None:
+    if wish == keys.ORPHAN_DEPROVISION and seen.view.free and seen.view.broker is not None:
         return next_to_leave(seen, (orphan,))
     return moves.of(seen, orphan).poll() if orphan.operation is not None else None
 

@@ -23,7 +23,7 @@ def begin(seen: Seen) -> Next:
     """Have a record made of the next number, before the first call about it."""
     if (waits := _held_back(seen)) is not None:
         return waits
-    assert seen.broker is not None
+    assert seen.view.broker is not None
     assert seen.view.current is not None
     instance, uid = seen.view.current, manifest.uid_of(seen.claim)
     number = max((one.number for one in seen.binding.records), default=-1) + 1
@@ -37,13 +37,13 @@ def begin(seen: Seen) -> Next:
         claim=record.claim_of(seen.binding.kind.kind, seen.claim),
         state=record.INTENDED,
         number=number,
-        intent=Intent("Bind", seen.now, target(seen, instance.plan)),
+        intent=Intent("Bind", seen.view.now, target(seen, instance.plan)),
         asked=credentials.terms(seen.claim).request,
         term=seen.view.term,
         broker_uid=instance.broker_uid,
         origin=instance.origin,
     )
-    return soon(record.created(new, seen.broker.spec.namespace), begins=True)
+    return soon(record.created(new, seen.view.broker.spec.namespace), begins=True)
 
 
 def retry(seen: Seen, candidate: Record) -> Next | None:
@@ -58,7 +58,7 @@ def retry(seen: Seen, candidate: Record) -> Next | None:
     tries = 0 if intent is None else min(intent.tries, 1)  # that it was called is not forgotten
     step = record.changed(
         candidate,
-        intent=Intent("Bind", seen.now, target(seen, instance.plan), tries),
+        intent=Intent("Bind", seen.view.now, target(seen, instance.plan), tries),
         instance=instance.id,
         service=instance.service,
         plan=instance.plan,
@@ -69,7 +69,7 @@ def retry(seen: Seen, candidate: Record) -> Next | None:
 
 def _is_worth_it(seen: Seen, intent: Intent) -> bool:
     if intent.closed == record.PAUSED:
-        return intent.since <= seen.now
+        return intent.since <= seen.view.now
     present = circumstances(seen, intent.closed)
     return bool(present) and present != intent.catalog
 
@@ -79,7 +79,7 @@ def _held_back(seen: Seen) -> Next | None:
     if (reason := not_ready(seen)) is not None:
         cause, message = reason
         return Next(_said(seen, cause, message, again=CLOSED))
-    if not seen.free:
+    if not seen.view.free:
         message = "another operation of this instance is in progress"
         return Next(_said(seen, causes.BIND_WAITS, message))
     match credentials.state(seen.binding, seen.current):
@@ -111,7 +111,7 @@ def finalized(seen: Seen) -> Patch | None:
 
 def not_ready(seen: Seen) -> tuple[Cause, str] | None:
     """Return why no binding may be begun now; None where one may."""
-    broker, instance = seen.broker, seen.view.current
+    broker, instance = seen.view.broker, seen.view.current
     if broker is None:
         return causes.NO_BROKER_TO_BIND, f"there is no ServiceBroker {seen.binding.kind.broker}"
     if (problem := _unusable(seen)) or instance is None:
@@ -121,7 +121,7 @@ def not_ready(seen: Seen) -> tuple[Cause, str] | None:
         return causes.BIND_WAITS, f"ServiceBroker {broker.spec.name}: {why}"
     if seen.view.place is None:
         return causes.BIND_WAITS, "it is not known yet in which app cluster the claim is"
-    plan = seen.plan(instance.plan)
+    plan = seen.view.plan(instance.plan)
     return None if plan is None else _refused(seen, plan)
 
 
@@ -157,7 +157,7 @@ def further(seen: Seen, gone: Record) -> Record:
     is_last = pause is None and seen.current is None
     intent = Intent(
         "Bind",
-        seen.now + (_SLOW if pause is None else pause),
+        seen.view.now + (_SLOW if pause is None else pause),
         target(seen, gone.plan),
         closed=record.FAILED if is_last else record.PAUSED,
         catalog=circumstances(seen, record.FAILED),

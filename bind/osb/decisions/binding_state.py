@@ -7,8 +7,7 @@ from typing import Final, TypeVar
 
 from bind.osb.decisions import causes, credentials, record
 from bind.osb.decisions.record import Record, Sent
-from bind.osb.decisions.view import BindingView, Broker, InstanceView, parameters_of
-from reconciler.blueprints.offering.catalogue import Plan
+from bind.osb.decisions.view import BindingView, InstanceView, parameters_of
 from reconciler.blueprints.offering.outcomes import Done
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause, Condition
@@ -67,35 +66,20 @@ class Seen(Numbers):
     binding: BindingView
 
     @property
-    def now(self) -> datetime:
-        return self.view.now
-
-    @property
-    def free(self) -> bool:
-        return self.view.free
-
-    @property
     def claim(self) -> Manifest:
         assert self.binding.live is not None
         return self.binding.live
 
     @property
-    def broker(self) -> Broker | None:
-        return self.view.broker
-
-    @property
     def is_retrievable(self) -> bool:
         """Whether bindings of this offering can be read at the broker."""
-        offering = None if self.broker is None else self.broker.offering(self.view.kind)
+        offering = self.view.offering
         return offering is not None and offering.bindings_retrievable
-
-    def plan(self, plan_id: str) -> Plan | None:
-        return None if self.broker is None else self.broker.plan(self.view.kind, plan_id)
 
     @property
     def has_no_catalogue(self) -> bool:
         """Whether it is not known yet what a plan can do, or whether bindings can be read."""
-        return self.broker is None or self.broker.catalogue is None
+        return self.view.broker is None or self.view.broker.catalogue is None
 
     def after(self, changed: Record) -> "Seen":
         kept = tuple(one for one in self.binding.records if one.id != changed.id)
@@ -151,7 +135,7 @@ def circumstances(seen: Seen, closed: str) -> str:
 
     "" where the catalogue counts and none was read.
     """
-    catalogue = seen.broker.catalogue if seen.broker is not None else None
+    catalogue = seen.view.broker.catalogue if seen.view.broker is not None else None
     offered = catalogue.digest if catalogue is not None else ""
     if closed == record.REFUSED and not offered:
         return ""
@@ -234,7 +218,7 @@ def _validity(seen: Seen) -> Sequence[Condition]:
         return [conditions.false(causes.INSTANCE_LOST, message)]
     if current.expires_at is None:
         return conditions.mended(seen.claim, causes.VALID)
-    if current.expires_at > seen.now:
+    if current.expires_at > seen.view.now:
         return [conditions.true(causes.VALID)]
     message = f"the credentials of binding {current.id} ended at {format_time(current.expires_at)}"
     return [conditions.false(causes.EXPIRED, message)]

@@ -113,7 +113,7 @@ def _not_offered(view: views.InstanceView, target: Sent) -> views.Next | None:
     if broker.catalogue is None:
         why = broker.closed or "its catalogue was not read yet"
         return _waits(view, causes.PENDING, f"ServiceBroker {broker.spec.name}: {why}")
-    offering = broker.offering(view.kind)
+    offering = view.offering
     if offering is None:
         message = f"the catalogue has no offering {view.kind.offering} any more"
         return _held(view, causes.NOT_OFFERED, message)
@@ -192,7 +192,7 @@ def _anew(view: views.InstanceView, current: Record, closed: Intent) -> views.Ne
 def _change(view: views.InstanceView, current: Record, target: Sent) -> views.Next:
     assert view.broker is not None
     assert view.live is not None
-    if view.broker.plan(view.kind, target.plan) is None and view.broker.catalogue is not None:
+    if view.plan(target.plan) is None and view.broker.catalogue is not None:
         message = f"there is no plan {views.plan_name(view.live)!r} any more"
         return _held(view, causes.UPDATE_NOT_OFFERED, message, state.READY)
     if problem := state.invalid(view, target, current.sent):

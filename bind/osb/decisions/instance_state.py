@@ -29,8 +29,8 @@ def wanted(view: InstanceView, sent: Sent | None) -> Sent:
     version = get_text(view.live, "spec", "maintenanceVersion")
     if not version and sent is not None and sent.plan == plan_id:
         version = sent.maintenance
-    elif not version and view.broker is not None:
-        plan = view.broker.plan(view.kind, plan_id)
+    elif not version:
+        plan = view.plan(plan_id)
         version = plan.maintenance.version if plan is not None and plan.maintenance else ""
     return Sent(
         plan_id,
@@ -45,20 +45,19 @@ def invalid(view: InstanceView, target: Sent, sent: Sent | None) -> str:
 
     `sent` is what the broker has, None where there is no instance yet.
     """
-    plan = None if view.broker is None else view.broker.plan(view.kind, target.plan)
+    plan = view.plan(target.plan)
     if plan is None or view.live is None:
         return ""
     parameters = parameters_of(view.live)
     if sent is None:
         return validation.of_create(plan, parameters)
-    before, after = (each.parameters if sent.digest else {} for each in (sent, target))
-    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    changed = target.changed(sent) if sent.digest else set[str]()
     return validation.of_update(plan, parameters, changed)
 
 
 def changeable(view: InstanceView, plan_id: str) -> dict[str, JSON]:
     """Return the parameters of an update: of those of the claim, what the plan lets be changed."""
-    plan = None if view.broker is None else view.broker.plan(view.kind, plan_id)
+    plan = view.plan(plan_id)
     named = None if plan is None else validation.changeable(plan.schemas)
     stated = parameters_of(view.live or {})
     return {name: one for name, one in stated.items() if named is None or name in named}
@@ -122,8 +121,7 @@ def heals(view: InstanceView, current: Record) -> bool:
 
 def is_retrievable(view: InstanceView) -> bool:
     """Return whether instances of this offering can be read at the broker."""
-    offering = None if view.broker is None else view.broker.offering(view.kind)
-    return offering is not None and offering.instances_retrievable
+    return view.offering is not None and view.offering.instances_retrievable
 
 
 def differences(view: InstanceView, sent: Sent, outcome: Done) -> tuple[str, ...]:
@@ -151,13 +149,11 @@ def confirms(view: InstanceView, sent: Sent | None, target: Sent, outcome: Done)
     if differences(view, target, outcome):
         return False
     before = sent if sent is not None and sent.digest else Sent("")
-    names = {*before.parameters, *target.parameters}
-    changed = {name for name in names if before.parameters.get(name) != target.parameters.get(name)}
     shown = outcome.parameters or {}
     return (
         (bool(outcome.plan) or target.plan == before.plan)
         and (bool(outcome.maintenance) or target.maintenance == before.maintenance)
-        and all((name in shown) == (name in target.parameters) for name in changed)
+        and all((name in shown) == (name in target.parameters) for name in target.changed(before))
     )
 
 
@@ -165,8 +161,6 @@ READY: Final = "Ready"
 PENDING: Final = "Pending"
 FAILED: Final = "Failed"
 DELETING: Final = "Deleting"
-
-_DOING: Final = {"Provision": "Provisioning", "Update": "Updating", "Deprovision": DELETING}
 
 
 def of(
@@ -217,13 +211,19 @@ def begun(view: InstanceView, current: Record, intent: Intent) -> Decision:
 
 def in_progress(view: InstanceView, current: Record, *, description: str = "") -> Decision:
     """Return the status while the broker works."""
+    message, verb = "the broker is at work", "Update"
     if current.state == record.LEAVING:
-        return _with_operation(leaving(view, current), current, "Deprovision", description)
-    verb = "Provision" if current.state == record.INTENDED else "Update"
-    cause = causes.PROVISIONING if verb == "Provision" else causes.UPDATING
-    message = "the broker is at work"
-    decision = of(view, current, phase=_DOING[verb], false=[(cause, message)])
-    return _with_operation(decision, current, verb, description)
+        verb, decision = "Deprovision", leaving(view, current)
+    elif current.state == record.INTENDED:
+        verb, stated = "Provision", [(causes.PROVISIONING, message)]
+        decision = of(view, current, phase="Provisioning", false=stated)
+    else:
+        decision = of(view, current, phase="Updating", false=[(causes.UPDATING, message)])
+    if current.operation is None or not decision.fields:
+        return decision
+    since = format_time(current.operation.since)
+    operation = {"verb": verb, "description": description or None, "since": since}
+    return replace(decision, fields={**decision.fields, "operation": operation})
 
 
 def overdue(view: InstanceView, current: Record, problem: str) -> Decision:
@@ -251,17 +251,6 @@ def trouble(decision: Decision, *stated: Condition) -> Decision:
     return replace(decision, conditions=(*rest, *stated))
 
 
-def _with_operation(decision: Decision, current: Record, verb: str, description: str) -> Decision:
-    if current.operation is None or not decision.fields:
-        return decision
-    operation: dict[str, JSON] = {
-        "verb": verb,
-        "description": description or None,
-        "since": format_time(current.operation.since),
-    }
-    return replace(decision, fields={**decision.fields, "operation": operation})
-
-
 def _facts(view: InstanceView, current: Record | None) -> dict[str, JSON]:
     """Return what is known of an instance; None takes a field away."""
     if current is None:
@@ -276,7 +265,7 @@ def _facts(view: InstanceView, current: Record | None) -> dict[str, JSON]:
 
 
 def _maintenance(view: InstanceView, current: Record, installed: str) -> JSON:
-    plan = None if view.broker is None else view.broker.plan(view.kind, current.plan)
+    plan = view.plan(current.plan)
     available = None if plan is None else plan.maintenance
     if not installed and available is None:
         return None

@@ -268,9 +268,9 @@ class Moves(ABC):
             key = outcome.operation
         if isinstance(outcome, outcomes.Accepted | outcomes.Progress):
             stated = outcome.retry_after
-        one, broker = self.one, self.view.broker
+        one = self.one
         target = one.plan if one.intent is None else one.intent.target.plan
-        plan = None if broker is None else broker.plan(self.view.kind, target)
+        plan = self.view.plan(target)
         longest = plan.maximum_polling_duration if plan is not None else None
         before = one.plan if one.sent is None else one.sent.plan
         deadline = self.now + (longest or self.timing.max_polling)

@@ -70,6 +70,11 @@ class Sent:
     parameters: Mapping[str, str] = field(default_factory=dict)
     secret: str = ""
 
+    def changed(self, before: "Sent") -> set[str]:
+        """Return the parameters that are others than before."""
+        one, other = self.parameters, before.parameters
+        return {name for name in {*one, *other} if one.get(name) != other.get(name)}
+
 
 @dataclass(frozen=True, slots=True)
 class Intent:

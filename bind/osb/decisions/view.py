@@ -63,10 +63,6 @@ class Broker:
     def offering(self, kind: GeneratedKind) -> Offering | None:
         return self.catalogue.offering(kind.offering) if self.catalogue else None
 
-    def plan(self, kind: GeneratedKind, plan_id: str) -> Plan | None:
-        offering = self.offering(kind)
-        return None if offering is None else offering.plan(plan_id)
-
 
 @dataclass(frozen=True, slots=True)
 class Pause:
@@ -142,6 +138,14 @@ class InstanceView:
     def current(self) -> Record | None:
         """The record of the instance that counts: that of the highest number."""
         return max(self.records, key=lambda record: record.number, default=None)
+
+    @property
+    def offering(self) -> Offering | None:
+        """Its offering, None where no catalogue has it."""
+        return None if self.broker is None else self.broker.offering(self.kind)
+
+    def plan(self, plan_id: str) -> Plan | None:
+        return None if self.offering is None else self.offering.plan(plan_id)
 
     def pause(self, record: Record) -> Pause:
         return self.pauses.get(record.id, NO_PAUSE)
