@@ -1,6 +1,5 @@
 """Reads a ServiceBroker from a file, asks its broker, and writes the generated files."""
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from reconciler.api.osb import SERVICE_BROKER, BrokerSpec, broker_spec
 from reconciler.blueprints.offering import kinds
 from reconciler.blueprints.offering.catalogue import Catalogue
 from reconciler.core import manifest, yaml_text
+from reconciler.core.addresses import is_loopback
 from reconciler.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -85,8 +85,9 @@ async def fetched(spec: BrokerSpec, credentials: Path) -> Catalogue:
 
     held = yaml_text.read(files.read(credentials), str(credentials)).plain()
     address = address_of(spec, {"stringData": held})
-    here = _is_here(address.url)
-    if not here and urlsplit(address.url).scheme != "https":
+    parts = urlsplit(address.url)
+    here = is_loopback(parts)  # it never leaves this machine
+    if not here and parts.scheme != "https":
         hint = "Save what GET /v2/catalog answers, and give it with --catalog"
         raise ConfigError("only https is asked", where=f"ServiceBroker {spec.name}", hint=hint)
     async with BrokerClient(
@@ -97,15 +98,6 @@ async def fetched(spec: BrokerSpec, credentials: Path) -> Catalogue:
         allow_insecure=spec.insecure,
     ) as client:
         return await client.catalogue()
-
-
-def _is_here(url: str) -> bool:
-    """Return whether an address never leaves this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @dataclass(frozen=True, slots=True)

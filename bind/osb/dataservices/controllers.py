@@ -44,16 +44,16 @@ class _AtBroker(ManagedReconciler[S]):
         kept = self.remembered.get(ObjectKey(*manifest.identity_of(live)))
         return kept if isinstance(kept, Kept) else Kept()
 
-    async def followed(self, view: S, server: Server | None) -> Decision:
-        """Return what follows, from the answers too. Raises Stopped."""
-        turn = self.store.turn(view, self.kept(view.live))
+    async def decided(self, view: tuple[S, Server | None]) -> Decision:
+        seen, server = view
+        turn = self.store.turn(seen, self.kept(seen.live))
         for _ in range(MOST_CALLS):
-            if turn.call is None or server is None or view.rest:
+            if turn.call is None or server is None or seen.rest:
                 break
-            outcome = await self.ask(server, view, turn.call)
-            view = replace(view, now=self.executor.now(), confirmed=server.confirmed)
-            turn = self.store.answered(view, turn, outcome)
-        self.remembered[ObjectKey(*manifest.identity_of(view.live))] = turn.kept
+            outcome = await self.ask(server, seen, turn.call)
+            seen = replace(seen, now=self.executor.now(), confirmed=server.confirmed)
+            turn = self.store.answered(seen, turn, outcome)
+        self.remembered[ObjectKey(*manifest.identity_of(seen.live))] = turn.kept
         return turn.decision
 
     async def ask(self, server: Server, view: S, step: Call) -> Outcome:
@@ -128,18 +128,18 @@ class Jobs(ManagedReconciler[jobs.Seen]):
         named = self._named(live)
         return jobs.Seen(live=live, source=found, lookup=lookup, named=named, **facts)
 
-    async def followed(self, view: jobs.Seen, server: Server | None) -> Decision:
-        """Return what follows, from the answers too. Raises Stopped."""
-        step, asked = jobs.next_step(view), False
+    async def decided(self, view: tuple[jobs.Seen, Server | None]) -> Decision:
+        seen, server = view
+        step, asked = jobs.next_step(seen), False
         for _ in range(MOST_CALLS):
             if isinstance(step, Decision) or server is None:
                 break
-            answer = await server.ask(step.request, space=view.space)
-            view, asked = replace(view, now=self.executor.now()), True
-            step = jobs.answered(view, step, answer)
+            answer = await server.ask(step.request, space=seen.space)
+            seen, asked = replace(seen, now=self.executor.now()), True
+            step = jobs.answered(seen, step, answer)
         decision = step if isinstance(step, Decision) else Decision(sums_up=False)
         if asked:
-            self.rests(view.live, decision.again)
+            self.rests(seen.live, decision.again)
         return decision
 
     def _named(self, live: Manifest) -> frozenset[int]:
@@ -201,26 +201,6 @@ class ProviderConfigs(ObjectReconciler[ObjectKey, provider_config.Seen]):
 _WORKERS: Final = 64
 
 
-def reconcilers(
-    informers: Informers,
-    executor: Executor,
-    brokers: Brokers,
-    places: Places,
-    terms: Callable[[], Sequence[str]] = tuple,
-) -> dict[str, ObjectReconciler[Any, Any]]:
-    """Return the reconcilers, by the names of their controllers. `brokers` is to be run beside."""
-    common = Common(informers, executor, brokers, places, terms)
-    made, bound = informers.instances, informers.bindings
-    backups, restores = informers.backups, informers.restores
-    return {
-        "dataservices-providerconfig": ProviderConfigs(informers, executor, brokers),
-        "dataservices-serviceinstance": ServiceInstances(common, made),
-        "dataservices-servicebinding": ServiceBindings(common, bound, made),
-        "dataservices-backup": Jobs(common, backups, made),
-        "dataservices-restore": Jobs(common, restores, backups),
-    }
-
-
 def workers(
     informers: Informers,
     places: Places,
@@ -238,10 +218,19 @@ def workers(
         observer=metrics.observer,
     )
     executor = runtime.executor(informers.cluster)
+    common = Common(informers, executor, brokers, places, terms)
+    made, backups = informers.instances, informers.backups
+    reconcilers: dict[str, ObjectReconciler[Any, Any]] = {
+        "providerconfig": ProviderConfigs(informers, executor, brokers),
+        "serviceinstance": ServiceInstances(common, made),
+        "servicebinding": ServiceBindings(common, informers.bindings, made),
+        "backup": Jobs(common, backups, made),
+        "restore": Jobs(common, informers.restores, backups),
+    }
     working = list[Worker]()
-    for name, reconciler in reconcilers(informers, executor, brokers, places, terms).items():
+    for name, reconciler in reconcilers.items():
         controller: Controller[Any] = runtime.controller(
-            name, reconciler.reconcile, workers=_WORKERS
+            f"dataservices-{name}", reconciler.reconcile, workers=_WORKERS
         )
         reconciler.subscribe(controller)
         working.append(controller)

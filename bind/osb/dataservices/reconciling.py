@@ -160,12 +160,8 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, tuple[V, Server | None]], Ge
         """Return what a decision about an object is made on: these `facts`, and more."""
 
     @abstractmethod
-    async def followed(self, view: V, server: Server | None) -> Decision:
-        """Return what follows, from the answers of the server too. Raises Stopped."""
-
     async def decided(self, view: tuple[V, Server | None]) -> Decision:
-        """Return what follows, from the answers too. Raises Stopped."""
-        return await self.followed(*view)
+        """Return what follows, from the answers of the server too. Raises Stopped."""
 
     def rests(self, live: Manifest, again: timedelta | None) -> None:
         """Ask nothing more about an object for so long, unless its user has another wish."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-import orjson
-
 from bind.osb.dataservices import managed
 from bind.osb.dataservices.managed import Seen, composed_for
 from bind.osb.decisions import record
@@ -20,6 +18,7 @@ from reconciler.blueprints.offering.catalogue import Catalogue, Offering, Plan
 from reconciler.blueprints.offering.messages import PLATFORM, OriginatingIdentity
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Condition
+from reconciler.core.documents import object_of
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.secret import Secret
 
@@ -28,6 +27,7 @@ POLL: Final = timedelta(seconds=10)
 RESYNC: Final = timedelta(minutes=10)
 DENIED: Final = timedelta(minutes=5)
 _NOWHERE: Final = Place("", "", "")
+_MOST_MEMORY: Final = 64 * 2**20  # an object has a few MiB at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,7 @@ def _offering(catalogue: Catalogue, name: str) -> Offering | str:
 
 def read_json(text: str) -> Manifest | None:
     """Return the object that a text holds, None where it holds none."""
-    try:
-        read = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return read if isinstance(read, dict) else None
+    return object_of(text.encode(), most_memory=_MOST_MEMORY)
 
 
 def changed_parameters(held: Manifest, wanted: Manifest) -> dict[str, JSON]:

@@ -5,13 +5,14 @@ structural schemas of CRDs, which accept at least the same: keywords without a c
 left out, as `validation` checks a whole schema. Does not know CRDs.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import gt, lt
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
+
+import jsonpointer
 
 from reconciler.blueprints import cel
 from reconciler.blueprints.offering import validation
@@ -183,19 +184,13 @@ def _is_safe(value: JSON, *, whole: bool = False) -> bool:
 
 def _at(root: Schema, reference: str) -> JSON:
     """Return what a reference into the same document leads to; None elsewhere."""
-    head, *steps = unquote(reference).split("/")
-    if head != "#" or not steps:
+    path = unquote(reference).removeprefix("#")
+    if path == unquote(reference) or not path:
         return None
-    found: JSON = root
-    for step in (step.replace("~1", "/").replace("~0", "~") for step in steps):
-        if isinstance(found, Mapping):
-            found = found.get(step)
-        elif (
-            isinstance(found, list) and re.fullmatch("[0-9]{1,4}", step) and int(step) < len(found)
-        ):
-            found = found[int(step)]
-        else:
-            return None
+    try:
+        found: JSON = jsonpointer.resolve_pointer(root, path, None)
+    except jsonpointer.JsonPointerException:
+        return None
     return found
 
 
