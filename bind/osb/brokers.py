@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from bind.osb.decisions import broker as decisions
-from bind.osb.decisions.broker import BrokerState
+from bind.osb.decisions import causes
+from bind.osb.decisions.causes import BrokerState
 from bind.osb.decisions.view import Ask, Broker
 from bind.osb.informers import BROKER, Informers, InstanceKey
 from bind.osb.metrics import BrokerMetrics
@@ -158,7 +158,7 @@ class Brokers:
             await self._read(connection)
         state = self._state(connection)
         self._metrics.broker(name, up=not connection.closed, records=state.records)
-        decision = decisions.decide(state)
+        decision = causes.decide(state)
         about = observed(self._recent, live)
         await self._executor.execute(decision, about, recents=[self._recent])
         return self._again(connection)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from bind.osb.decisions import broker, record
-from bind.osb.decisions.broker import BrokerState
+from bind.osb.decisions import causes, record
+from bind.osb.decisions.causes import BrokerState
 from reconciler.api.osb import BrokerSpec, OfferingChoice
 from reconciler.blueprints.offering.catalogue import Catalogue, Offering
 from reconciler.core import conditions
@@ -18,13 +18,13 @@ ANOTHER = Offering("service-2", "cache")
 
 
 def of(state, name):
-    found = conditions.find(broker.decide(state).conditions, name)
+    found = conditions.find(causes.decide(state).conditions, name)
     assert found is not None
     return found
 
 
 def test_a_broker_that_is_well_says_so():
-    stated = broker.decide(replace(WELL, records=(THERE,))).conditions
+    stated = causes.decide(replace(WELL, records=(THERE,))).conditions
     assert {one.type for one in stated} == {
         "Reachable",
         "CatalogInSync",
