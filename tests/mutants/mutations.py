@@ -319,7 +319,8 @@ NAMESPACES: Final = (
     ),
 )
 IDENTITY: Final = (
-    _blind("claim-uid", r"identity\.of_mark\(uid, .*\)", "Life.SAME", _LIVES),
+    _blind("claim-uid", r"identity\.of_mark\(.*, copy, keys\.CL.*\)", "Life.SAME", _LIVES),
+    _blind("mapped-uid", r"identity\.of_mark\(uid, .*(?= is)", "Life.SAME", _GUARD),
     _blind("own-uid", r"identity\.of_mark\(.*, claim, .*\)", "Life.SAME", _INSTANCE),
     _blind("uid-let-go", r"_life\(.*\) is Life\.ANOTHER(?=:)", "False", _LIVES),
     _blind("uid-joined", r"is_ours and life is Life\.ANOTHER", "False", _INSTANCE),

@@ -1,9 +1,11 @@
 """Any JSON, for laws."""
 
-from typing import Any
+from typing import Any, Final
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+
+NO_OBJECTS: Final[tuple[Any, ...]] = (None, 7, "x", [], [7])
 
 
 def json_values(

@@ -15,6 +15,7 @@ from reconciler.core import conditions
 from reconciler.core.decision import NOTHING, Create, Patch, Task, status_patch
 from reconciler.core.manifest import ref_of
 from reconciler.core.refs import CRD, Kind
+from tests.support.json_values import NO_OBJECTS
 from tests.support.space_objects import NOW, condition, deleting, live, live_like
 
 NAME = "databases.shop.example"
@@ -404,15 +405,7 @@ def test_a_binding_that_goes_is_left_alone():
     assert decide(seen(binding=deleting(bound()), crd=None)) == NOTHING
 
 
-HOSTILE: list[Any] = [
-    None,
-    7,
-    "x",
-    [],
-    [7],
-    {"spec": []},
-    {"metadata": [], "spec": {"versions": [7]}},
-]
+HOSTILE = [*NO_OBJECTS, {"spec": []}, {"metadata": [], "spec": {"versions": [7]}}]
 
 
 @pytest.mark.parametrize("odd", HOSTILE, ids=repr)

@@ -14,6 +14,7 @@ from reconciler.core.decision import Create, Patch
 from reconciler.core.manifest import annotations_of, get_map
 from reconciler.core.refs import CRD, Kind, Ref
 from tests.kit.json_patch import merged
+from tests.support.json_values import NO_OBJECTS
 from tests.support.space_objects import deleting, live, live_like
 
 NAME = "databases.shop.example"
@@ -583,16 +584,7 @@ def test_exports_of_which_no_crd_follows(offer, sentence):
     assert sentence in said
 
 
-HOSTILE: list[Any] = [
-    None,
-    7,
-    "x",
-    [],
-    {},
-    [7],
-    {"spec": []},
-    {"metadata": [], "spec": {"names": []}},
-]
+HOSTILE = [*NO_OBJECTS, {}, {"spec": []}, {"metadata": [], "spec": {"names": []}}]
 
 
 @pytest.mark.parametrize("odd", HOSTILE, ids=repr)

@@ -1,7 +1,6 @@
 """The status of an APIServiceExport (protocol-konnector.md C.5, G 27)."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from reconciler.api import API_SERVICE_EXPORT
 from reconciler.core.decision import NOTHING, status_patch
 from reconciler.core.manifest import ref_of
 from reconciler.core.times import format_time
+from tests.support.json_values import NO_OBJECTS
 from tests.support.space_objects import NOW, ago, condition, deleting, live
 
 NAME = "databases.shop.example"
@@ -162,14 +162,7 @@ def test_one_that_goes_is_left_alone():
     assert export_status(ExportView(export=deleting(export())), now=NOW) == NOTHING
 
 
-HOSTILE: list[Any] = [
-    None,
-    7,
-    "x",
-    [],
-    [7],
-    {"conditions": 7, "acceptedNames": [], "storedVersions": {}},
-]
+HOSTILE = [*NO_OBJECTS, {"conditions": 7, "acceptedNames": [], "storedVersions": {}}]
 
 
 @pytest.mark.parametrize("odd", HOSTILE, ids=repr)

@@ -1,7 +1,9 @@
 """What to stop and start, and how real processes are recognised."""
 
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -113,6 +115,16 @@ async def test_processes_are_detached_and_found_by_their_sandbox_only(layouts, e
     processes.stop([found], grace=60)
     assert processes.observe(ours) == ()
     assert len(processes.observe(other)) == 1
+
+
+def test_the_exit_status_of_a_child_is_left_to_its_parent():
+    child = subprocess.Popen([sys.executable, "-c", SLEEPS], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    with child.stdout as output:
+        assert output.readline() == b"up\n"
+    started = psutil.Process(child.pid).create_time()
+    processes.stop([Observed(child.pid, (), started)], grace=60)
+    assert child.wait() == -signal.SIGTERM
 
 
 def test_a_pid_that_is_somebody_elses_by_now_is_left_alone():
