@@ -134,7 +134,7 @@ class Jobs(ManagedReconciler[jobs.Seen]):
         for _ in range(MOST_CALLS):
             if isinstance(step, Decision) or server is None:
                 break
-            answer = await server.ask(step.request, space=seen.space)
+            answer = await server.ask(jobs.request(seen, step), space=seen.space)
             seen, asked = replace(seen, now=self.executor.now()), True
             step = jobs.answered(seen, step, answer)
         decision = step if isinstance(step, Decision) else Decision(sums_up=False)

@@ -23,16 +23,9 @@ from reconciler.core.refs import Kind
 from reconciler.core.secret import Secret
 from reconciler.core.times import moment
 
+# What a request is for: the same list is read before a job is made and after a crash.
 Purpose: TypeAlias = Literal["mark", "find", "configure", "create", "read", "delete"]
 _MOST_MEMORY: Final = 16 * 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A request, and what for: the same list is read before a job is made and after a crash."""
-
-    purpose: Purpose
-    request: HttpRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,54 +169,53 @@ def _number(text: str) -> int | None:
 _SOONEST: Final = timedelta(seconds=2)
 _SLOWEST: Final = timedelta(minutes=1)
 _RESTORED: Final = ("Forgotten", "What was restored stays")
-Step: TypeAlias = Decision | Ask
+Step: TypeAlias = Decision | Purpose
 Answer: TypeAlias = Reply | Unsent | Unknown
 
 
-def ask(seen: Seen, purpose: Purpose) -> Ask:
+def request(seen: Seen, purpose: Purpose) -> HttpRequest:
     """Return the request to a backup manager for this."""
     path, sort = f"/instances/{quote(seen.instance, safe='')}", seen.words.sort
     match purpose:
         case "mark" | "find":
-            return Ask(purpose, HttpRequest("GET", f"{path}/{sort}"))
+            return HttpRequest("GET", f"{path}/{sort}")
         case "configure":
-            return Ask(purpose, HttpRequest("PUT", path, manifest.canonical(seen.settings)))
+            return HttpRequest("PUT", path, manifest.canonical(seen.settings))
         case "create" if seen.is_restore:
-            return Ask(purpose, HttpRequest("POST", f"{path}/backups/{seen.backup}/restore"))
+            return HttpRequest("POST", f"{path}/backups/{seen.backup}/restore")
         case "create":
-            return Ask(purpose, HttpRequest("POST", f"{path}/backups"))
-    verb = "GET" if purpose == "read" else "DELETE"
-    return Ask(purpose, HttpRequest(verb, f"{path}/{sort}/{seen.number}"))
+            return HttpRequest("POST", f"{path}/backups")
+    return HttpRequest("GET" if purpose == "read" else "DELETE", f"{path}/{sort}/{seen.number}")
 
 
 def next_step(seen: Seen) -> Step:  # noqa: PLR0911 - a state each
-    """Return the request that is next, or what follows without any."""
+    """Return what is asked next, or what follows without."""
     if (framed := managed.framed(seen)) is not None:
         return framed
     if seen.number is not None:
         if not seen.is_deleting:
-            return seen.paced(ask(seen, "read"))
+            return seen.paced("read")
         if not seen.is_restore:
-            return seen.paced(ask(seen, "delete"))
+            return seen.paced("delete")
         if seen.state in ("", *UNDER_WAY):
-            return seen.paced(ask(seen, "read"))
+            return seen.paced("read")
         return managed.released(seen, *_RESTORED)
     if seen.is_deleting:
         return managed.released(seen, "Forgotten", "The backup manager gave it no number")
     if seen.after is not None:
-        return seen.paced(ask(seen, "find"))
+        return seen.paced("find")
     problem = seen.hindrance if managed.may(seen.live, "Create") else managed.NO_CREATE
     if problem:
         return seen.failed(problem, CREATING, again=None)
     if not (seen.is_held and manifest.covers(seen.at_provider, seen.ids)):
         return seen.said(seen.ids, CREATING, step=managed.marked(seen, {}, holds=True))
-    return seen.paced(ask(seen, "mark"))
+    return seen.paced("mark")
 
 
 def answered(  # noqa: PLR0911 - an answer each
-    seen: Seen, asked: Ask, answer: Answer
+    seen: Seen, purpose: Purpose, answer: Answer
 ) -> Step:
-    """Return what follows from an answer: it may be another request."""
+    """Return what follows from an answer: it may be another question."""
     if isinstance(answer, Unsent | Unknown):
         pause = answer.retry_after if isinstance(answer, Unsent) else None
         return _failed(seen, answer.problem, pause)
@@ -232,7 +224,7 @@ def answered(  # noqa: PLR0911 - an answer each
         return _failed(seen, problem, rules.DENIED)
     is_done = 200 <= answer.status < 300
     is_gone = answer.status in (404, 410) and answer.value is not None
-    match asked.purpose, answer.jobs, answer.number:
+    match purpose, answer.jobs, answer.number:
         case "read", _, _ if answer.status == 200 and _state(answer) in STATES:
             return _observed(seen, answer.value, _state(answer))
         case "read", _, _ if is_gone:
@@ -246,8 +238,8 @@ def answered(  # noqa: PLR0911 - an answer each
         case "create", _, int() as number:
             return _named(seen, number)
         case "configure", _, _ if is_done:
-            return ask(seen, "create")
-    stated = () if asked.purpose in ("read", "delete") else (CREATING,)
+            return "create"
+    stated = () if purpose in ("read", "delete") else (CREATING,)
     return _failed(seen, answer.problem, None, *stated)
 
 
@@ -281,7 +273,7 @@ def _found(seen: Seen, found: list[Manifest]) -> Step:
     ]
     if newer:
         return _named(seen, min(newer))
-    return ask(seen, "configure" if seen.settings else "create")
+    return "configure" if seen.settings else "create"
 
 
 def _named(seen: Seen, number: int) -> Decision:

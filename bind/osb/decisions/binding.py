@@ -5,6 +5,7 @@ repeated. At every moment the Secret holds credentials of a binding that is not 
 """
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 from bind.osb import engine
@@ -55,19 +56,23 @@ def urgency(view: views.InstanceView, binding: views.BindingView) -> int:
 
 def needs_secret(view: views.InstanceView, binding: views.BindingView) -> bool:
     """Return whether a look has to read the Secret: before it is written, and now and then."""
-    live, now = binding.live, view.now
-    if live is None or state.has_no_claim(binding):
+    seen = state.seen(view, binding)
+    if seen.binding.live is None:
         return False
-    if manifest.is_deleting(live):
+    if manifest.is_deleting(seen.binding.live):
         return len(binding.records) <= 1
-    one = state.numbers_of(binding.records, state.Numbers)
-    if one.current is None or one.candidate is not None or one.leaving or one.lost:
+    if seen.current is None or seen.candidate is not None or seen.leaving or seen.lost:
         return True
-    if any(old.leave_at is not None and old.leave_at <= now for old in one.older):
-        return True
-    due_at = credentials.due_at(live, one.current, one.older, now)
-    checked = view.pause(one.current).checked
-    return checked is None or checked + CHECKS <= now or (due_at is not None and due_at <= now)
+    checked = view.pause(seen.current).checked
+    return checked is None or any(time <= view.now for time in _times(seen, seen.current, checked))
+
+
+def _times(seen: Seen, current: Record, checked: datetime | None) -> list[datetime]:
+    """Return when credentials leave, others are due, and the Secret is to be looked at."""
+    due_at = credentials.due_at(seen.claim, current, seen.older, seen.view.now)
+    check_at = None if checked is None else checked + CHECKS
+    times = (*(one.leave_at for one in seen.older), due_at, check_at)
+    return [time for time in times if time is not None]
 
 
 def _open(seen: Seen) -> views.Next | None:
@@ -210,19 +215,15 @@ def _noted(seen: Seen, next_: views.Next) -> views.Next:
     """Return what follows, with when to look again for what is to come, and what was read."""
     decision, current = next_.decision, seen.current
     times = [one.intent.since for one in seen.binding.records if one.intent is not None]
-    times += [one.leave_at for one in seen.older if one.leave_at is not None]
     if current is not None:
-        checked = seen.view.pause(current).checked
+        pause = seen.view.pause(current)
         if seen.binding.secret is not None:
             is_kept = credentials.state(seen.binding, current) == credentials.KEPT
-            checked = (
-                seen.view.now if is_kept else None
-            )  # else it is read until it is as it should be
-            pause = replace(seen.view.pause(current), checked=checked)
+            # Else it is read until it is as it should be.
+            pause = replace(pause, checked=seen.view.now if is_kept else None)
             next_ = replace(next_, pauses={**next_.pauses, current.id: pause})
-        due_at = credentials.due_at(seen.claim, current, seen.older, seen.view.now)
-        check_at = None if checked is None else checked + CHECKS
-        times += [time for time in (due_at, current.expires_at, check_at) if time is not None]
+        times += _times(seen, current, pause.checked)
+        times += [current.expires_at] if current.expires_at is not None else []
     timer = credentials.next_timer(times, seen.view.now)
     waits = [wait for wait in (decision.again, timer) if wait is not None]
     return replace(next_, decision=replace(decision, again=min(waits, default=None)))

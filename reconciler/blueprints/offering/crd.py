@@ -12,7 +12,7 @@ from reconciler.blueprints.offering import kinds, parameters
 from reconciler.blueprints.offering.catalogue import CatalogueFault, Offering, Plan
 from reconciler.blueprints.offering.kinds import VERSION, Known, Named
 from reconciler.blueprints.offering.outcomes import line, names
-from reconciler.blueprints.offering.parameters import FREE, Parameters, Rule
+from reconciler.blueprints.offering.parameters import FREE, Parameters
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, Manifest, canonical
 from reconciler.core.names import MAX_LABEL, MAX_SUBDOMAIN
@@ -107,7 +107,7 @@ def _words(offering: Offering) -> str:
 def _schema(words: str, spec: Manifest, status: Manifest, longest: int) -> Manifest:
     """Return the schema of a kind with names of so many characters at most."""
     size = f"self.metadata.name.size() <= {longest}"
-    name = Rule(size, f"a name has {longest} characters at most")
+    name = parameters.rule(size, f"a name has {longest} characters at most")
     return {
         "description": words,
         "type": "object",
@@ -119,7 +119,7 @@ def _schema(words: str, spec: Manifest, status: Manifest, longest: int) -> Manif
             "spec": spec,
             "status": status,
         },
-        "x-kubernetes-validations": [name.wire],
+        "x-kubernetes-validations": [name],
     }
 
 
@@ -147,7 +147,7 @@ def _crd(kind: Kind, marks: Marks, schema: Manifest, columns: Sequence[Manifest]
     return build(CRD, kind.resource, marks=marks, spec=spec)
 
 
-def _instance_spec(plans: Sequence[Plan], found: Parameters, fixed: Rule | None) -> Manifest:
+def _instance_spec(plans: Sequence[Plan], found: Parameters, fixed: Manifest | None) -> Manifest:
     listed = [plan.name for plan in plans]
     plan: dict[str, JSON] = {
         "description": line(f"One of: {'; '.join(map(_plan_words, plans))}"),
@@ -158,7 +158,7 @@ def _instance_spec(plans: Sequence[Plan], found: Parameters, fixed: Rule | None)
     if len(listed) == 1:
         plan["default"] = listed[0]
     if fixed is not None:
-        plan["x-kubernetes-validations"] = [fixed.wire]
+        plan["x-kubernetes-validations"] = [fixed]
     properties: dict[str, JSON] = {
         "plan": plan,
         "parameters": _parameters(found, "Parameters for the broker, besides the plan."),
@@ -176,7 +176,7 @@ def _instance_spec(plans: Sequence[Plan], found: Parameters, fixed: Rule | None)
             "maxLength": 256,
         },
     }
-    required = [*(["plan"] if len(listed) > 1 else []), *_required(found)]
+    required = [*(["plan"] if len(listed) > 1 else []), *found.required]
     return _spec("Desired state.", properties, required, ())
 
 
@@ -186,14 +186,14 @@ def _plan_words(plan: Plan) -> str:
 
 
 def _binding_spec(named: Named, found: Parameters) -> Manifest:
-    reference = parameters.Rule("self == oldSelf", "instanceRef is immutable")
+    reference = parameters.rule("self == oldSelf", "instanceRef is immutable")
     properties: dict[str, JSON] = {
         "instanceRef": {
             "description": f"Name of the {named.instances.kind} in this namespace.",
             "type": "string",
             "minLength": 1,
             "maxLength": MAX_LABEL,
-            "x-kubernetes-validations": [reference.wire],
+            "x-kubernetes-validations": [reference],
         },
         "parameters": _parameters(found, "Parameters for the broker, for new credentials."),
         "secretName": {
@@ -222,25 +222,21 @@ def _binding_spec(named: Named, found: Parameters) -> Manifest:
         },
     }
     held = [parameters.immutable("secretName"), parameters.immutable("parameters")]
-    return _spec("Desired state.", properties, ["instanceRef", *_required(found)], held)
+    return _spec("Desired state.", properties, ["instanceRef", *found.required], held)
 
 
 def _parameters(found: Parameters, words: str) -> Manifest:
     return {"description": f"{words} {found.words}".strip(), **found.form}
 
 
-def _required(found: Parameters) -> list[str]:
-    return ["parameters"] if found.form.get("required") else []
-
-
 def _spec(
-    words: str, properties: Mapping[str, JSON], required: Sequence[str], held: Sequence[Rule]
+    words: str, properties: Mapping[str, JSON], required: Sequence[str], held: Sequence[Manifest]
 ) -> Manifest:
     spec: dict[str, JSON] = {"description": words, "type": "object", "properties": properties}
     if required:
         spec["required"] = sorted(required)
     if held:
-        spec["x-kubernetes-validations"] = [rule.wire for rule in held]
+        spec["x-kubernetes-validations"] = held
     return spec
 
 

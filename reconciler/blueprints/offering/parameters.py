@@ -262,6 +262,10 @@ class Parameters:
     words: str = ""
     warnings: tuple[str, ...] = ()
 
+    @property
+    def required(self) -> list[str]:
+        return ["parameters"] if self.form.get("required") else []
+
 
 def of_instances(plans: Sequence[Plan]) -> Parameters:
     def parts(schemas: Schemas) -> dict[str, JSON]:
@@ -327,8 +331,8 @@ def _form(schemas: Schemas) -> Form:
         if named is not None and name not in named and _is_scalar(one)
     ]
     for name in frozen[:_MOST_FROZEN]:
-        rule = {"rule": "self == oldSelf", "message": f"{name} cannot be changed"}
-        found[name] = {**found[name], RULES: [rule]}
+        fixed = rule("self == oldSelf", f"{name} cannot be changed")
+        found[name] = {**found[name], RULES: [fixed]}
     is_closed = all(
         OPEN not in one and "additionalProperties" not in one for one in (create, update)
     )
@@ -346,30 +350,23 @@ def _is_scalar(form: Any) -> bool:
     return is_one and not form.get("nullable")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A validation of a CRD."""
-
-    rule: str
-    message: str
-
-    @property
-    def wire(self) -> dict[str, JSON]:
-        return {"rule": self.rule, "message": self.message}
+def rule(text: str, message: str) -> dict[str, JSON]:
+    """Return a validation of a CRD."""
+    return {"rule": text, "message": message}
 
 
-def immutable(name: str) -> Rule:
+def immutable(name: str) -> dict[str, JSON]:
     """Return that an optional property of the spec is not changed, added or taken away."""
     there = f"has(self.{name}) == has(oldSelf.{name})"
     same = f"(!has(self.{name}) || self.{name} == oldSelf.{name})"
-    return Rule(f"{there} && {same}", f"{name} is immutable")
+    return rule(f"{there} && {same}", f"{name} is immutable")
 
 
-def fixed_plans(fixed: Collection[str], plans: Collection[str]) -> Rule | None:
+def fixed_plans(fixed: Collection[str], plans: Collection[str]) -> dict[str, JSON] | None:
     if not fixed or len(plans) < 2:
         return None
     if set(fixed) == set(plans):
-        return Rule("self == oldSelf", "the plan cannot be changed")
+        return rule("self == oldSelf", "the plan cannot be changed")
     listed = cel.texts(fixed)
     message = f"an instance of plan {names(fixed)} stays in it"
-    return Rule(f"self == oldSelf || !(oldSelf in {listed})", message)
+    return rule(f"self == oldSelf || !(oldSelf in {listed})", message)

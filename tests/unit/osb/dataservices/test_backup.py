@@ -9,8 +9,7 @@ import pytest
 from bind.osb.dataservices import jobs as wire
 from bind.osb.dataservices import managed as kinds
 from bind.osb.dataservices import rules
-from bind.osb.dataservices.jobs import Ask, Reply, Seen, answered, next_step
-from reconciler.blueprints.offering.messages import HttpRequest
+from bind.osb.dataservices.jobs import Reply, Seen, answered, next_step
 from reconciler.blueprints.offering.outcomes import Unknown, Unsent
 from reconciler.core import keys
 from reconciler.core.decision import Decision
@@ -63,8 +62,9 @@ def follow(of, ask, answer, **more):
     return after(of, decision), decision
 
 
-def asked(purpose: wire.Purpose, path: str, method: str = "GET") -> Ask:
-    return Ask(purpose, HttpRequest(method, path))
+def sent(of, purpose) -> tuple[str, str]:
+    one = wire.request(seen(of), purpose)
+    return one.method, one.path
 
 
 def jobs(*numbers, backup=101):
@@ -78,24 +78,24 @@ def test_a_job_is_made_once_what_was_there_before_is_written_down(kind):
     assert finalizers_of(held) == [keys.MANAGED_RESOURCE]
     assert at_provider(held)["instanceId"] == "i-1"
     mark = step(held)
-    assert mark == asked("mark", f"/instances/i-1/{SORTS[kind]}")
+    assert (mark, sent(held, mark)) == ("mark", ("GET", f"/instances/i-1/{SORTS[kind]}"))
     marked, _ = follow(held, mark, jobs(3, 5, 4))
     assert annotation(marked, keys.OSB_AFTER) == "5"
     find = step(marked)
-    assert find == asked("find", f"/instances/i-1/{SORTS[kind]}")
-    create: Any = answered(seen(marked), find, jobs(3, 5, 4))
+    assert (find, sent(marked, find)) == ("find", sent(held, mark))
+    create = answered(seen(marked), find, jobs(3, 5, 4))
     paths = {BACKUP: "/instances/i-1/backups", RESTORE: "/instances/i-1/backups/101/restore"}
-    assert (create.request.method, create.request.path) == ("POST", paths[kind])
+    assert sent(marked, create) == ("POST", paths[kind])
     named, _ = follow(marked, create, Reply(201, {"id": 6}))
     key = keys.BACKUP_ID if kind is BACKUP else keys.RESTORE_ID
     assert annotation(named, key) == "6"
     assert at_provider(named)[WORDS[kind]] == "queued"
     assert conditions(named)["Ready"] == "Creating"
-    assert step(named) == asked("read", f"/instances/i-1/{SORTS[kind]}/6")
+    assert sent(named, step(named)) == ("GET", f"/instances/i-1/{SORTS[kind]}/6")
 
 
 def test_no_job_before_is_a_fact_too():
-    marked, _ = follow(live(BACKUP), asked("mark", "/instances/i-1/backups"), jobs())
+    marked, _ = follow(live(BACKUP), "mark", jobs())
     assert annotation(marked, keys.OSB_AFTER) == "0"
 
 
@@ -109,7 +109,7 @@ def test_after_a_crash_the_newer_one_that_no_object_names_is_ours(kind):
 def test_a_restore_of_another_backup_is_not_ours():
     marked = live(RESTORE, annotations={keys.OSB_AFTER: "5"})
     create: Any = answered(seen(marked), step(marked), jobs(6, backup=99))
-    assert create.purpose == "create"
+    assert create == "create"
 
 
 UNREAD = [Unsent("no way"), Unknown("HTTP 500", 500), Reply(200, {"id": 1}), Reply(404, {})]
@@ -129,9 +129,9 @@ def test_a_list_that_cannot_be_read_is_not_an_empty_one(kind, answer, marks):
 @pytest.mark.parametrize("answer", [Unknown("cut"), Reply(201, {}), Reply(500, {}), Reply(409, {})])
 def test_a_lost_creation_is_looked_for(answer):
     marked = live(BACKUP, annotations={keys.OSB_AFTER: "5"})
-    known, decision = follow(marked, asked("create", "/instances/i-1/backups", "POST"), answer)
+    known, decision = follow(marked, "create", answer)
     assert decision.again >= rules.POLL
-    assert step(known).purpose == "find"
+    assert step(known) == "find"
 
 
 def test_how_backups_are_treated_is_said_before_one_is_made():
@@ -140,10 +140,11 @@ def test_how_backups_are_treated_is_said_before_one_is_made():
     )
     marked = live(BACKUP, spec=spec, annotations={keys.OSB_AFTER: "5"})
     configure: Any = answered(seen(marked), step(marked), jobs(5))
-    assert configure.request.method == "PUT"
-    assert configure.request.body == b'{"encryption_key":"k","exclude_from_auto_backup":false}'
+    assert sent(marked, configure) == ("PUT", "/instances/i-1")
+    body = wire.request(seen(marked), configure).body
+    assert body == b'{"encryption_key":"k","exclude_from_auto_backup":false}'
     create: Any = answered(seen(marked), configure, Reply(200, {"message": "instance updated"}))
-    assert create.purpose == "create"
+    assert create == "create"
     refused, _ = follow(marked, configure, Reply(400, {}, "too short"))
     assert message(refused) == "too short"
 
@@ -212,7 +213,7 @@ def test_what_is_missing_is_not_made_anew(kind):
     of = live(kind, "done")
     lost, _ = follow(of, step(of), Reply(404, {"error": "NotFound"}))
     assert conditions(lost)["Ready"] == "Missing"
-    assert step(lost).purpose == "read"
+    assert step(lost) == "read"
     gateway, _ = follow(of, step(of), Reply(404, None))
     assert "Ready" not in conditions(gateway)
 
@@ -221,13 +222,13 @@ def test_what_is_missing_is_not_made_anew(kind):
 def test_a_number_of_the_original_is_found_in_its_annotation(kind):
     key = keys.BACKUP_ID if kind is BACKUP else keys.RESTORE_ID
     of = live(kind, annotations={key: "42"})
-    assert step(of) == asked("read", f"/instances/i-1/{SORTS[kind]}/42")
+    assert sent(of, step(of)) == ("GET", f"/instances/i-1/{SORTS[kind]}/42")
 
 
 def test_a_backup_is_deleted():
     leaving = live(BACKUP, "done", **DELETED)
     ask = step(leaving)
-    assert ask == asked("delete", "/instances/i-1/backups/7", "DELETE")
+    assert sent(leaving, ask) == ("DELETE", "/instances/i-1/backups/7")
     for answer in (Reply(200, {}), Reply(404, {}), Reply(410, {})):
         assert finalizers_of(follow(leaving, ask, answer)[0]) == []
     waits: Any = (Reply(423, {}), Reply(404, None), Unsent("no"), Reply(500, {}))
@@ -241,7 +242,7 @@ def test_a_restore_is_only_forgotten_and_not_while_it_runs():
         assert finalizers_of(after(ended, step(ended))) == []
     running = live(RESTORE, "running", **DELETED)
     ask = step(running)
-    assert ask.purpose == "read"
+    assert ask == "read"
     waiting, _ = follow(running, ask, Reply(200, {"id": 7, "status": "running"}))
     assert message(waiting) == "The restore is still running"
     assert finalizers_of(waiting)
@@ -256,8 +257,7 @@ def test_what_has_no_number_is_forgotten(kind):
 
 
 def test_denied_credentials_wait():
-    of = live(BACKUP, "queued")
-    assert follow(of, step(of), Reply(401, {}))[1].again == rules.DENIED
+    assert follow(live(BACKUP, "queued"), "read", Reply(401, {}))[1].again == rules.DENIED
 
 
 @pytest.mark.parametrize("rest", [rules.POLL])
@@ -273,4 +273,4 @@ def test_answers_are_read_within_bounds_and_without_secrets():
     said = wire.reply(400, b'{"description":"not sesame-1"}', (Secret("sesame-1"),))
     assert "sesame" not in said.problem
     of = put(live(BACKUP), "a/b", "status", "atProvider", "instanceId")
-    assert "a%2Fb" in wire.ask(seen(of), "mark").request.path
+    assert "a%2Fb" in wire.request(seen(of), "mark").path
