@@ -96,7 +96,7 @@ COMMANDS: Final = (
     Entry("render", validate.render, FILES, "--cluster shop-1", {}, _CLUSTERS),
     Entry("import", init.import_, FILES, "--out imported", _READS, _BOTH),
     Entry("catalog", catalog.catalog, FILES, "broker.yaml --credentials keys.yaml", catalog.CODES),
-    Entry("schema", init.schema, FILES, "fleet.schema.json", {}),
+    Entry("schema", validate.schema, FILES, "fleet.schema.json", {}),
     Entry("plan", plan.plan, LOOK, "--out fleet.plan", _PLANS | _DENIED, _BOTH),
     Entry("diff", plan.plan, LOOK, "--base origin/main -o markdown", _PLANS | _DENIED, _BOTH),
     Entry("drift", plan.drift, LOOK, "--detailed-exitcode", _PLANS, _BOTH),

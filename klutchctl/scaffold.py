@@ -121,6 +121,11 @@ def _filled(text: str, **names: str) -> str:
     return Template(text).substitute(quoted)
 
 
+def name_of(context: str, otherwise: str) -> str:
+    """Return the name of a kubeconfig context, where it can be one."""
+    return otherwise if NAME.problem_of(context) else context
+
+
 def live_files(
     name: str, schema: str, plane: ControlPlane, apps: Mapping[str, str]
 ) -> dict[str, str]:
@@ -129,7 +134,7 @@ def live_files(
     `apps` are the kubeconfig contexts of the app clusters by their names. The control plane is
     called as its context, where that is a name.
     """
-    own = "main" if NAME.problem_of(plane.context) else plane.context
+    own = name_of(plane.context, "main")
     patterns = ("controlplanes", "clusters", "templates", "bindings/**", "policies")
     include: list[JSON] = [{"glob": f"{one}/*.yaml", "optional": True} for one in patterns]
     # What is live is imported as it is, and no Policy knows of it yet.

@@ -14,7 +14,7 @@ from reconciler.controller.flags import Address, Operation
 from reconciler.controller.lease import holder_here
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
-from reconciler.core.times import parse_duration
+from reconciler.core.times import span
 from reconciler.kube import networks
 from reconciler.kube.networks import ANYWHERE, Networks
 
@@ -132,12 +132,8 @@ def _control_plane_mode(given: argparse.Namespace) -> ControlPlaneMode:
 def _grace(text: str) -> timedelta | None:
     if not text:
         return None
-    try:
-        grace = parse_duration(text)
-    except ValueError as error:
-        raise ConfigError(str(error), where="--orphan-grace") from None
-    if grace <= timedelta():
-        raise ConfigError("must be longer than nothing", where="--orphan-grace")
+    if not (grace := span(text)):
+        raise ConfigError(f"{text[:60]!r} is no time such as 30d or 12h", where="--orphan-grace")
     return grace
 
 
@@ -183,4 +179,4 @@ _NETWORKS: Final = {
     "--deny-networks": "refuse these addresses in kubeconfigs of Secrets (in a pod: also loopback)",
     "--allow-networks": "exceptions from --deny-networks",
 }
-_GRACE: Final = "delete a copy if its claim is absent for this time, such as 720h (default: never)"
+_GRACE: Final = "delete a copy if its claim is absent for this time, such as 30d (default: never)"

@@ -29,7 +29,7 @@ from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Decision, Step, Task, deletion
 from reconciler.core.manifest import Manifest, is_deleting, name_of
 from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING
-from reconciler.core.times import format_duration, format_time
+from reconciler.core.times import format_time, people_read
 
 # So far a beat may come from the future before the clocks are said to differ (F2).
 DRIFT: Final = timedelta(seconds=10)
@@ -118,11 +118,11 @@ def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | No
         case Liveness.AHEAD:
             message = (
                 f"The last heartbeat is of {said}, which is more than "
-                f"{format_duration(DRIFT)} ahead of the control plane's clock"
+                f"{people_read(DRIFT)} ahead of the control plane's clock"
             )
             return conditions.false(conditions.HEARTBEAT_TIME_DRIFT, message), -DRIFT - age
         case Liveness.SILENT:
-            due = format_duration(beat.interval)
+            due = people_read(beat.interval)
             message = f"No heartbeat since {said}; one is due every {due}"
             return conditions.false(conditions.HEARTBEAT_TIMEOUT, message), None
     return conditions.true(conditions.HEALTHY), beat.timeout - age

@@ -19,10 +19,9 @@ from bind.door.pages.views import BindingRow, ConditionRow, Result, Shape
 from reconciler import api
 from reconciler.api import Liveness
 from reconciler.blueprints import consent
-from reconciler.core import conditions, manifest, names
+from reconciler.core import conditions, manifest, names, times
 from reconciler.core.conditions import Condition
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.times import moment
 
 _FLEET: Final = "fleet.klutchctl.dev/v1alpha1"
 _PLACEHOLDER: Final = "your-cluster"
@@ -112,7 +111,6 @@ def _said(claim: Manifest) -> Mapping[str, JSON]:
 
 _LOOK: Final = "In your cluster: kubectl -n klutch-bind get deployment konnector"
 _CONDITIONS: Final = "Its conditions say why."
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ def row(bound: BoundCluster, now: datetime) -> BindingRow:
 
 
 def _since(condition: Condition, now: datetime) -> str:
-    since = moment(condition.last_transition_time)
+    since = times.moment(condition.last_transition_time)
     return condition.last_transition_time if since is None else ago(now - since)
 
 
@@ -186,13 +184,7 @@ def unbind(bound: BoundCluster) -> list[str]:
 
 def ago(age: timedelta) -> str:
     """Return how long ago something was, in its largest unit."""
-    seconds = int(age.total_seconds())
-    if seconds < 0:
-        return "in the future"
-    for unit, size in _UNITS:
-        if seconds >= size:
-            return f"{seconds // size} {unit} ago"
-    return f"{seconds} s ago"
+    return "in the future" if age < timedelta() else f"{times.age(age)} ago"
 
 
 def _state(bound: BoundCluster, now: datetime) -> tuple[str, Shape, str]:

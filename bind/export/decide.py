@@ -30,7 +30,7 @@ from reconciler.core.conditions import Condition
 from reconciler.core.decision import Create, Decision, Note, Patch, Task
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize_claim
-from reconciler.core.times import created, format_duration, moment
+from reconciler.core.times import created, moment, people_read
 
 # When to look again where the view of CRDs or templates may be old.
 _UNSURE: Final = timedelta(minutes=1)
@@ -122,14 +122,14 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     # A time ahead of our clock is no reason to wait longer than the grace.
     waited = max(now - (since or now), timedelta())
     if waited >= grace:
-        message = f"CustomResourceDefinition {name} stayed away for {format_duration(grace)}"
+        message = f"CustomResourceDefinition {name} stayed away for {people_read(grace)}"
         going = decision.writes(
             decision.deletion(seen.cluster, api.API_SERVICE_EXPORT, seen.export)
         )
         return replace(going, notes=(Note("ExportDeleted", message, "Warning"),))
     message = (
         f"CustomResourceDefinition {name} is missing on the control plane; this export is deleted "
-        f"when that lasts for {format_duration(grace)}"
+        f"when that lasts for {people_read(grace)}"
     )
     synced = conditions.false(cause, message)
     said_now = (synced, *_offered(seen))

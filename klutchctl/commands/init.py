@@ -1,8 +1,9 @@
-"""`klutchctl init`, `import` and `schema`: write files of a fleet repository.
+"""`klutchctl init` and `import`: write files of a fleet repository.
 
 None writes to any cluster.
 """
 
+import contextlib
 import os
 import shlex
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klutchctl.commands.validate import schema_text
 from klutchctl.entry import ExitCode, reading_code
 from klutchctl.settings import Settings, of
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from reconciler.reports.imports import Imports
 
 _FILE: Final = "imported.yaml"
+_FLEET: Final = "acme"
 _PLANE: Final = "main=control-plane"
 _APPS: Final[Mapping[str, str]] = {"app-1": "app-1"}
 _TEAM: Final = "team-a"
@@ -43,7 +46,13 @@ class Mode(StrEnum):
 def init(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
     path: Annotated[Path, typer.Argument(help="Folder for the files; init creates it.")] = Path(),
-    name: Annotated[str, typer.Option(metavar="NAME", help="The name of the fleet.")] = "acme",
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The name of the fleet. Default: acme; with --from, the live one, or CONTEXT.",
+        ),
+    ] = None,
     plane: Annotated[
         str,
         typer.Option(
@@ -76,9 +85,11 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     ] = Mode.DIRECT,
 ) -> int:
     """Write the first files of a fleet. Overwrites nothing."""
+    import uvloop
+
     from klutchctl import scaffold
 
-    _check_name(name, "--name")
+    _check_name(name or _FLEET, "--name")
     owner, *others = team
     if others:
         raise typer.BadParameter(
@@ -87,7 +98,9 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     _check_name(owner, "--team")
     apps = _apps(app or [])
     if live is None:
-        names = scaffold.Names(name, _named(plane, "--control-plane"), apps or _APPS, owner)
+        names = scaffold.Names(
+            name or _FLEET, _named(plane, "--control-plane"), apps or _APPS, owner
+        )
         _write(path, scaffold.files(names, schema_text()))
         where = shlex.quote(str(path))
         typer.echo(f"Next: klutchctl validate {where}")
@@ -100,9 +113,26 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     if not _is_context(live):
         raise typer.BadParameter(f"{live!r} cannot stand in a file", param_hint="'--from'")
     settings = of(context)
+    name = name or uvloop.run(_live_fleet(live, settings))
     found = scaffold.ControlPlane(live, mode.value)
     _write(path, scaffold.live_files(name, schema_text(), found, apps))
     return _imported(path, path / "bindings", settings)
+
+
+async def _live_fleet(context: str, settings: Settings) -> str:
+    """Return the one fleet of all spaces on a control plane, or a name for a new fleet."""
+    from klutchctl import scaffold
+    from reconciler.core import errors, keys, manifest, refs
+    from reconciler.fleet.values import Access
+    from reconciler.kube.registry import Registry
+
+    found = set[str]()
+    with contextlib.suppress(errors.ClusterError, errors.ConfigError):  # to import says it
+        async with Registry({_FLEET: Access(context)}, settings.surroundings()) as clusters:
+            cluster = (await clusters.control_plane(_FLEET)).cluster
+            spaces = await cluster.list(refs.NAMESPACE, labels=keys.FLEET, metadata_only=True)
+            found = {manifest.labels_of(one)[keys.FLEET] for one in spaces.items}
+    return found.pop() if len(found) == 1 else scaffold.name_of(context, _FLEET)
 
 
 def _check_name(name: str, option: str) -> None:
@@ -157,82 +187,6 @@ def _write(folder: Path, texts: Mapping[str, str]) -> None:
         target = folder / relative
         files.write_new(target, text.encode())
         typer.echo(f"Wrote {target}")
-
-
-class Document(StrEnum):
-    """The documents with a schema; health is rules, and no JSON."""
-
-    FLEET = "fleet"
-    PLAN = "plan"
-    STATUS = "status"
-    HEALTH = "health"
-
-
-def schema(
-    document: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[fleet|plan|status|health]", help="Kind of documents. Default: fleet."
-        ),
-    ] = None,
-    file: Annotated[Path | None, typer.Argument(help="Write to this file instead.")] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; check that FILE is up to date.")
-    ] = False,
-    tool: Annotated[
-        str | None,
-        typer.Option("--for", metavar="argocd|flux", help="With health: the tool to write for."),
-    ] = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND.GROUP",
-            help='With health: a kind of claims, or "*.GROUP" for all of a group; repeatable.',
-        ),
-    ] = None,
-) -> int:
-    """Print a JSON Schema, or health rules for Argo CD and Flux.
-
-    Schemas of fleet files, plans and status are for editors and CI.
-    """
-    known = [one.value for one in Document]
-    if document is not None and document not in known:
-        if file is not None:
-            raise typer.BadParameter(f"{document!r} is not one of {', '.join(known)}")
-        file, document = Path(document), None
-    if check and file is None:
-        raise typer.BadParameter("--check needs a FILE")
-    from klutchctl.render import health
-    from reconciler.core.errors import ConfigError
-
-    of_what = Document(document or Document.FLEET)
-    if (of_what is Document.HEALTH) is not bool(tool) or (kind and not tool):
-        raise typer.BadParameter("health, --for and --kind belong together")
-    text = schema_text(of_what) if tool is None else health.text(tool, kind or ())
-    if file is None:
-        typer.echo(text, nl=False)
-    elif not check:
-        file.write_text(text, "utf-8")
-    elif not file.is_file() or file.read_text("utf-8") != text:
-        hint = f"`klutchctl schema {of_what} {file}` writes it"
-        raise ConfigError("is not the schema of this klutchctl", where=str(file), hint=hint)
-    return ExitCode.SUCCESS
-
-
-def schema_text(document: Document = Document.FLEET) -> str:
-    import json
-
-    return json.dumps(_schema(document), indent=2) + "\n"
-
-
-def _schema(document: Document) -> Mapping[str, object]:
-    if document is Document.FLEET:
-        from reconciler.fleet import models
-
-        return models.schema()
-    from klutchctl.render import schemas
-
-    return schemas.plan() if document is Document.PLAN else schemas.status()
 
 
 def import_(

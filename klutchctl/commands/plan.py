@@ -4,7 +4,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
@@ -36,6 +36,15 @@ if TYPE_CHECKING:
 _FORMATS: Final = ("text", "json", "markdown")
 
 
+_Credentials: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--credentials",
+        help="Also read the Secrets with kubeconfigs. Needs the rights of apply.",
+    ),
+]
+
+
 @with_place
 def plan(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
@@ -58,13 +67,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
             help="Plan a pull request: with the Policies and guards of REF.",
         ),
     ] = None,
-    credentials: Annotated[
-        bool,
-        typer.Option(
-            "--credentials",
-            help="Also read the Secrets with kubeconfigs. Needs the rights of apply.",
-        ),
-    ] = False,
+    credentials: _Credentials = False,
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help="Exit with 2 if there are changes.")
     ] = False,
@@ -131,13 +134,7 @@ def drift(
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help="Exit with 2 if there is drift.")
     ] = False,
-    credentials: Annotated[
-        bool,
-        typer.Option(
-            "--credentials",
-            help="Also read the Secrets with kubeconfigs. Needs the rights of apply.",
-        ),
-    ] = False,
+    credentials: _Credentials = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Show objects of the fleet that differ from the files.

@@ -1,9 +1,10 @@
-"""`klutchctl validate` and `render`: print the problems of files, and their objects.
+"""`klutchctl validate`, `render` and `schema`: problems of files, their objects, their schemas.
 
-Both contact nothing.
+They contact nothing.
 """
 
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -174,3 +175,73 @@ def _objects(fleet: "Fleet", clusters: "Collection[str] | None") -> "list[Wanted
         replace(wanted, manifest=contents[wanted.ref.name]) if wanted.ref.kind == CRD else wanted
         for wanted in desired(fleet, clusters=clusters)
     ]
+
+
+class Document(StrEnum):
+    """The documents with a schema; health is rules, and no JSON."""
+
+    FLEET = "fleet"
+    PLAN = "plan"
+    STATUS = "status"
+    HEALTH = "health"
+
+
+def schema(
+    document: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[fleet|plan|status|health]", help="Kind of documents. Default: fleet."
+        ),
+    ] = None,
+    file: Annotated[Path | None, typer.Argument(help="Write to this file instead.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; check that FILE is up to date.")
+    ] = False,
+    tool: Annotated[
+        str | None,
+        typer.Option("--for", metavar="argocd|flux", help="With health: the tool to write for."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND.GROUP",
+            help='With health: a kind of claims, or "*.GROUP" for all of a group; repeatable.',
+        ),
+    ] = None,
+) -> int:
+    """Print a JSON Schema, or health rules for Argo CD and Flux.
+
+    Schemas of fleet files, plans and status are for editors and CI.
+    """
+    known = [one.value for one in Document]
+    if document is not None and document not in known:
+        if file is not None:
+            raise typer.BadParameter(f"{document!r} is not one of {', '.join(known)}")
+        file, document = Path(document), None
+    if check and file is None:
+        raise typer.BadParameter("--check needs a FILE")
+    from klutchctl.render import health
+    from reconciler.core.errors import ConfigError
+
+    of_what = Document(document or Document.FLEET)
+    if (of_what is Document.HEALTH) is not bool(tool) or (kind and not tool):
+        raise typer.BadParameter("health, --for and --kind belong together")
+    text = schema_text(of_what) if tool is None else health.text(tool, kind or ())
+    if file is None:
+        typer.echo(text, nl=False)
+    elif not check:
+        file.write_text(text, "utf-8")
+    elif not file.is_file() or file.read_text("utf-8") != text:
+        hint = f"`klutchctl schema {of_what} {file}` writes it"
+        raise ConfigError("is not the schema of this klutchctl", where=str(file), hint=hint)
+    return ExitCode.SUCCESS
+
+
+def schema_text(document: Document = Document.FLEET) -> str:
+    import json
+
+    from klutchctl.render import schemas
+    from reconciler.fleet import models
+
+    of = {Document.FLEET: models.schema, Document.PLAN: schemas.plan}
+    return json.dumps(of.get(document, schemas.status)(), indent=2) + "\n"

@@ -16,6 +16,7 @@ from reconciler.core import keys
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest, canonical, get_maps, get_text
 from reconciler.core.refs import Ref
+from reconciler.core.times import span
 from reconciler.planning.changes import Action, Change, Held, Plan
 from reconciler.planning.planfile import identified
 from reconciler.watch.fleet_state import Storm
@@ -24,8 +25,7 @@ GUARD: Final = "storm"
 _LONGEST: Final = timedelta(hours=24)
 _REPAIRS: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE})
 _OURS: Final = frozenset({keys.MANAGER_CLI, keys.MANAGER_NOTES})
-_TERMS: Final = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,5})([smh])")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,10 @@ class Terms:
 
 def parse_terms(text: str) -> Terms:
     """Read `3/1h`. Raises ConfigError."""
-    found = _TERMS.fullmatch(text)
-    if found is None:
+    repairs, _, time = text.partition("/")
+    window = span(time)
+    if not (window and _NUMBER.fullmatch(repairs)):
         raise ConfigError(f"{text!r} is not REPAIRS/TIME, such as 3/1h", where="--storm")
-    repairs, number, unit = found.groups()
-    window = timedelta(seconds=int(number) * _SECONDS[unit])
     if window > _LONGEST:
         raise ConfigError(f"{text!r} is about more than 24h", where="--storm")
     return Terms(int(repairs), window)

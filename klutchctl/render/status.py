@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from klutchctl.render import plan_rows, terminal
 from klutchctl.render.plan_formats import named_lines
 from klutchctl.render.status_document import summary, unit_json
 from klutchctl.render.terminal import Style, plural, visible
-from reconciler.core.times import format_time
+from reconciler.core import times
 from reconciler.health.board import Board, BoundUnit, ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State
 from reconciler.watch.fleet_state import changed
@@ -118,10 +118,7 @@ def age(since: datetime | None, now: datetime, *, exact: bool = True) -> str:
     """
     if since is None:
         return ""
-    seconds = int(max(now - since, timedelta()).total_seconds())
-    units = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
-    unit, length = next((one for one in units if seconds >= one[1]), units[-1])
-    return f"{'' if exact else '<'}{seconds // length}{unit}"
+    return f"{'' if exact else '<'}{times.age(now - since)}"
 
 
 def _table(rows: Sequence[_Row], *, color: bool) -> list[str]:
@@ -150,7 +147,7 @@ def _summary(board: Board) -> str:
 
 def changes(before: Board, after: Board) -> str:
     """Return a line for every change between two boards, for a log; "" where there is none."""
-    time, lines, gone = format_time(after.time), "", []
+    time, lines, gone = times.format_time(after.time), "", []
     for key, was, unit in changed(before.clusters, after.clusters):
         if unit is None:
             gone.append(key)
@@ -165,7 +162,7 @@ def changes(before: Board, after: Board) -> str:
 def events(board: Board, *, before: Board | None = None) -> str:
     """Return a line of JSON for every unit, or those that changed since, and the counts."""
     turns = list(changed(before.clusters if before else (), board.clusters))
-    time = format_time(board.time)
+    time = times.format_time(board.time)
     lines: list[Mapping[str, object]] = [
         {"event": "unit", "time": time, "cluster": key.cluster, **unit_json(unit)}
         for key, _, unit in turns

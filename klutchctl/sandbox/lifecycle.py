@@ -139,10 +139,16 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
 
 
 def start_addons(plan: Plan, run: Run) -> None:
-    """Start all add-ons, in order. Raises an ExceptionGroup of the HostErrors."""
+    """Start all add-ons, in order. Raises an ExceptionGroup of the HostErrors.
+
+    What runs by another command ends at its turn: a klutch-bind, once Keycloak answers.
+    """
     failed: list[HostError] = []
     for addon, kit in plan.running:
         try:
+            wanted = {one.identity: one for one in addon.servers(run.layout, run.state, kit)}
+            found = [one for one in processes.observe(run.layout) if one.identity in wanted]
+            _stop_all(run.layout, processes.decide([*wanted.values()], found).stop)
             addon.start(run, kit)
         except HostError as error:
             failed.append(error)
@@ -256,11 +262,13 @@ def _port_source(layout: Layout, within: range | None = None) -> NewPorts:
 
 
 def _settle(layout: Layout, target: State, plan: Plan, new_ports: NewPorts) -> State:
-    """Stop what should not run, make sure of the ports, and write every file."""
+    """Stop what should not run, but for what an add-on replaces, check ports, write every file."""
     while True:
         decision = processes.decide(_expected(layout, target, plan), _ours(layout, target, plan))
-        _stop_all(layout, decision.stop)
-        ports = [port for server in decision.start for port in server.ports]
+        beside = {server.identity for server in decision.start if server.launch}
+        _stop_all(layout, [one for one in decision.stop if one.identity not in beside])
+        left = {one.identity for one in decision.stop} & beside
+        ports = [port for one in decision.start if one.identity not in left for port in one.ports]
         taken = processes.taken_ports(ports, grace=_PORT_GRACE)
         if not taken:
             _write_files(layout, target, plan.tuning)

@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import IO, Any, Final, Protocol
 
 from klutchctl.sandbox.servers import Program, Server
 from klutchctl.sandbox.state import Layout, State
+from reconciler.core import times
 
 # Of the JSON: the minor part grows with new fields, the major part with changed ones.
 _FORMAT_VERSION: Final = "1.3"
@@ -167,7 +168,7 @@ def _row(context: str, address: str, health: Health, now: float) -> Sequence[str
     program = str(health.server.program)
     if health.pid is None or health.started is None:
         return (context, address, program, _word(health), "-", "-")
-    age = _age(now - health.started)
+    age = times.age(timedelta(seconds=now - health.started))
     return (context, address, program, _word(health), str(health.pid), age)
 
 
@@ -175,15 +176,6 @@ def _word(health: Health) -> str:
     if health.pid is None:
         return "stopped"
     return "ready" if health.ready else "not ready"
-
-
-def _age(seconds: float) -> str:
-    """As kubectl prints it: the largest unit that says enough."""
-    whole = max(0, int(seconds))
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if whole >= 2 * size:
-            return f"{whole // size}{unit}"
-    return f"{whole}s"
 
 
 def _facts(health: Health) -> dict[str, object]:

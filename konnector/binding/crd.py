@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 from konnector import APP_CLUSTER
 from konnector.binding import crd_form
 from reconciler import api
+from reconciler.blueprints.export import OF_VERSION
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.decision import Create, Patch, merge_diff, preconditions_of
@@ -20,15 +21,7 @@ from reconciler.core.names import resource_name
 from reconciler.core.refs import CRD, Kind
 
 _OF_SPEC: Final = ("group", "scope")
-_OF_VERSION: Final = (
-    "name",
-    "served",
-    "storage",
-    "deprecated",
-    "deprecationWarning",
-    "schema",
-    "additionalPrinterColumns",
-)
+_OF_VERSION: Final = (*OF_VERSION, "storage")
 _NO_CONVERSION: Final[Manifest] = {"strategy": "None"}
 
 Standing: TypeAlias = Literal["absent", "ours", "left", "foreign"]

@@ -38,10 +38,8 @@ class Claims(PairedSync):
     `moved` is called with an app namespace when `live_in` says something else of it.
     """
 
-    def __init__(
-        self, pair: Pair, link: SyncContext, say: Say, *, moved: Callable[[str], None]
-    ) -> None:
-        self.pair, self._moved, self._say_of_binding = pair, moved, say
+    def __init__(self, pair: Pair, link: SyncContext, *, moved: Callable[[str], None]) -> None:
+        self.pair, self._moved, self._say_of_binding = pair, moved, Say()
         names = name if pair.kind.namespaced else self._claim_name
         copies_of = {NAME: names, _BOUND: self._bound(names), _UNSTAMPED: copies.unstamped}
         claims_by = {**CLAIM_INDEXES, _LIVING: copies.living, _UID: copies.uid}
@@ -62,6 +60,7 @@ class Claims(PairedSync):
 
     def follow(self, say: Say) -> None:
         """Let the binding say this from now on."""
+        self.guard.withdraw(say.withdrawn)
         if say != self._say_of_binding:
             self._say_of_binding = say
             self.enqueue_everything()
@@ -165,7 +164,7 @@ class Claims(PairedSync):
             copy,
             self.link.guards.terms(self.kind.resource),
             self.link.now(),
-            creates_held=self._creates_held(place, claim, copy),
+            creates_held="" if taken else self._creates_held(place, claim, copy),
             withdrawn=bool(self._say_of_binding.withdrawn),
             settled=self._settled(place, claim, copy),
             taken=taken,
@@ -232,8 +231,8 @@ class Claims(PairedSync):
         ref = Ref(self.link.plane.name, self.kind, *seen.copy_place)
         copy = await self.link.plane.get(ref)
         if copy is None:
-            lost = mass_loss_decide.lost(self.kind.resource, self.pair.space)
-            return replace(seen, copy=None, creates_held=lost)
+            held = self._creates_held(seen.place, seen.claim, None) or mass_loss_decide.NOT_YET
+            return replace(seen, copy=None, creates_held=held)
         if not self.pair.is_copy_of(copy, seen.place):
             return replace(seen, copy=None, taken=True)
         return replace(seen, copy=copy, copy_whole=True)

@@ -95,6 +95,7 @@ class Held:
 
     `resource` is `plural.group`. `deletions` are why copies of claims that are being deleted are.
     `parts` are the places of claims that are parts of services, whose deletions will be.
+    `withdrawn`: why the kind is going; until it is back, no confirmation makes a copy.
     """
 
     resource: str
@@ -102,6 +103,7 @@ class Held:
     lost: Collection[ObjectKey] = ()
     deletions: Collection[str] = ()
     parts: Collection[ObjectKey] = ()
+    withdrawn: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +239,7 @@ def lost(resource: str, space: str) -> str:
     """Return the sentence about a claim that lost its copy."""
     return (
         "The copy of this claim is gone from the control plane, and is not made again, because it"
-        " would be a new, empty service. If that is intended, allow it for an hour, on the control"
-        f" plane: {_command(space, keys.CONFIRM_RECREATE, resource)}"
+        f" would be a new, empty service.{_for_an_hour(space, resource)}"
     )
 
 
@@ -341,18 +342,15 @@ def _recreations(seen: Seen, confirmed: Confirmations, now: datetime) -> Problem
     other = other_space(seen.identity)
     if other is not None and not confirmed.recreate.allows(ALL, now):
         return other
-    held = {one.resource: one.lost for one in seen.held if one.lost}
-    if not held:
-        return None
-    figures = [f"{len(places)} {what}" for what, places in sorted(held.items())]
-    some = orphans.listed(
-        "/".join(filter(None, one)) for one in sorted(set().union(*held.values()))
-    )
-    return conditions.RECREATION_HELD, _lost(
-        f"of {orphans.listed(figures)} the copies are gone ({some})",
-        seen.identity,
-        ",".join(sorted(held)),
-    )
+    waiting = sorted((one for one in seen.held if one.lost), key=lambda one: one.resource)
+    said = [withdrawn(one.resource, one.withdrawn) for one in waiting if one.withdrawn]
+    if held := {one.resource: one.lost for one in waiting if not one.withdrawn}:
+        figures = orphans.listed(f"{len(places)} {what}" for what, places in held.items())
+        places = sorted(set().union(*held.values()))
+        some = orphans.listed("/".join(filter(None, one)) for one in places)
+        why = f"of {figures} the copies are gone ({some})"
+        said.append(_lost(why, seen.identity, ",".join(held)))
+    return (conditions.RECREATION_HELD, ". ".join(said)) if said else None
 
 
 def _out_of_sync(seen: Seen) -> Problem | None:
@@ -368,10 +366,14 @@ def _out_of_sync(seen: Seen) -> Problem | None:
 def _lost(why: str, identity: Identity, resources: str = ALL) -> str:
     return (
         "Lost copies are not made again on the control plane, because each would be a new, empty"
-        f" service, and credentials stay in the app cluster: {why}. If this is intended, allow it"
-        f" for an hour, on the control plane: "
-        f"{_command(identity.space, keys.CONFIRM_RECREATE, resources)}"
+        f" service, and credentials stay in the app cluster: {why}."
+        f"{_for_an_hour(identity.space, resources)}"
     )
+
+
+def _for_an_hour(space: str, resources: str) -> str:
+    command = _command(space, keys.CONFIRM_RECREATE, resources)
+    return f" If this is intended, allow it for an hour, on the control plane: {command}"
 
 
 def _command(space: str, key: str, value: str) -> str:

@@ -210,13 +210,25 @@ class KindGuard:
         self._guardian, self.resource = guardian, resource
         self.orphans: set[ObjectKey] = set()
         self.lost: dict[ObjectKey, datetime] = {}  # since when it is known
+        self._withdrawn = ""
         self._parts: set[ObjectKey] = set()
         self._deletions: dict[ObjectKey, str] = {}
 
     @property
     def held(self) -> Held:
-        deletions = frozenset(self._deletions.values())
-        return Held(self.resource, self.orphans, self.lost, deletions, self._parts)
+        return Held(
+            self.resource,
+            self.orphans,
+            self.lost,
+            frozenset(self._deletions.values()),
+            self._parts,
+            self._withdrawn,
+        )
+
+    def withdraw(self, why: str) -> None:
+        if self._withdrawn != why:
+            self._withdrawn = why
+            self._guardian.changed()
 
     def lost_for(self, place: ObjectKey) -> timedelta:
         """Return for how long it is known that a copy is lost."""

@@ -59,7 +59,7 @@ class Syncs(TaskSupervisor):
             else:
                 self._wanted[binding] = wanted
                 if binding not in self._instances:
-                    made = Claims(wanted.pair, self._link, wanted.say, moved=self._look_again)
+                    made = Claims(wanted.pair, self._link, moved=self._look_again)
                     self._instances[binding] = made
                     self.start_worker(f"instances/{binding}", made)
                 self._instances[binding].follow(wanted.say)

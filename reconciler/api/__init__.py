@@ -27,7 +27,7 @@ from reconciler.core.conditions import FALSE, Condition
 from reconciler.core.keys import API_VERSION, KLUTCH_GROUP, TEMPLATE_GROUP
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind
-from reconciler.core.times import moment, parse_duration
+from reconciler.core.times import moment, span
 
 # Klutch up to 1.5.0 serves it cluster-scoped: the live CRD decides which path is right.
 API_SERVICE_BINDING: Final = Kind(
@@ -89,11 +89,8 @@ def heartbeat_of(cluster_binding: manifest.Manifest | None) -> Heartbeat | None:
     time = moment(manifest.get_text(cluster_binding, "status", "lastHeartbeatTime"))
     if time is None:
         return None
-    try:
-        interval = parse_duration(manifest.get_text(cluster_binding, "status", "heartbeatInterval"))
-    except ValueError:
-        return Heartbeat(time, None)
-    return Heartbeat(time, interval if interval > timedelta() else None)
+    interval = span(manifest.get_text(cluster_binding, "status", "heartbeatInterval"))
+    return Heartbeat(time, interval or None)
 
 
 def liveness(

@@ -5,7 +5,6 @@ Accessors are tolerant, like the readers of `core.manifest`: an absent field rea
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -14,7 +13,7 @@ from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest
 from reconciler.core.names import MAX_LABEL
 from reconciler.core.refs import Kind
-from reconciler.core.times import parse_duration
+from reconciler.core.times import span
 
 OSB_GROUP: Final = "osb.klutchctl.dev"
 SERVICE_BROKER: Final = Kind(OSB_GROUP, "v1alpha1", "ServiceBroker", "servicebrokers")
@@ -90,10 +89,8 @@ def _choice(offering: Manifest) -> OfferingChoice:
 def _timing(live: Manifest) -> Timing:
     stated: dict[str, timedelta] = {}
     for name in ("request", "poll", "maxPolling", "catalog", "resync"):
-        with suppress(ValueError):
-            duration = parse_duration(manifest.get_text(live, "spec", "timing", name))
-            if duration > timedelta():
-                stated["max_polling" if name == "maxPolling" else name] = duration
+        if duration := span(manifest.get_text(live, "spec", "timing", name)):
+            stated["max_polling" if name == "maxPolling" else name] = duration
     return Timing(**stated)
 
 

@@ -21,7 +21,7 @@ Scope: TypeAlias = Literal["Namespaced", "Cluster"]
 Isolation: TypeAlias = Literal["Prefixed", "Namespaced", "None"]
 
 _OF_CRD: Final = ("group", "names", "scope")
-_OF_VERSION: Final = (
+OF_VERSION: Final = (
     "name",
     "served",
     "deprecated",
@@ -31,7 +31,7 @@ _OF_VERSION: Final = (
 )
 # Of a CRD and its versions, the fields that an export carries, or has in its own way.
 _KNOWN: Final = frozenset({*_OF_CRD, "versions", "conversion"})
-_OF_VERSION_KNOWN: Final = frozenset({*_OF_VERSION, "storage", "subresources"})
+_OF_VERSION_KNOWN: Final = frozenset({*OF_VERSION, "storage", "subresources"})
 _VERSION: Final = re.compile(r"v[1-9][0-9]*([a-z]+[1-9][0-9]*)?")  # of exports; CRDs allow more
 _RANKED: Final = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STAGES: Final = ("alpha", "beta", None)
@@ -172,7 +172,7 @@ def _problem(version: Manifest) -> str:
 
 
 def _version(version: Manifest, storage: str) -> Manifest:
-    said = {key: version[key] for key in _OF_VERSION if version.get(key) is not None}
+    said = {key: version[key] for key in OF_VERSION if version.get(key) is not None}
     return {
         **said,
         "storage": version.get("name") == storage,

@@ -19,6 +19,7 @@ _UNITS: Final = {
     "s": 1_000_000_000,
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,  # people's, not Go's
 }
 _TERM: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)")
 _LIMIT: Final = 1 << 63  # Go counts nanoseconds in an int64
@@ -33,7 +34,7 @@ _TIME: Final = re.compile(
 
 
 def parse_duration(text: str) -> timedelta:
-    """Parse what Go's time.ParseDuration accepts, such as `5m0s`, `-1.5h` or `0`.
+    """Parse what Go's time.ParseDuration accepts, such as `5m0s`, `-1.5h` or `0`, and days: `30d`.
 
     Raises ValueError with a sentence, also for a text of more than 1,000 characters.
     """
@@ -58,7 +59,9 @@ def parse_duration(text: str) -> timedelta:
 def _nanoseconds(term: re.Match[str], text: str) -> int:
     whole, fraction, unit = term[1].lstrip("0"), term[2] or "", term[3]
     if unit not in _UNITS:
-        raise ValueError(f"{_short(text)} has the unknown unit {_short(unit)}: use h m s ms us ns")
+        raise ValueError(
+            f"{_short(text)} has the unknown unit {_short(unit)}: use d h m s ms us ns"
+        )
     if not term[1] and not fraction:
         raise ValueError(f"{_short(text)} has a unit without a number")
     if len(whole) > _LIMIT_DIGITS:
@@ -69,34 +72,31 @@ def _nanoseconds(term: re.Match[str], text: str) -> int:
     return int(whole or "0") * _UNITS[unit] + part
 
 
+def span(text: str) -> timedelta | None:
+    """Return a duration of nothing or more, or None."""
+    try:
+        found = parse_duration(text)
+    except ValueError:
+        return None
+    return found if found >= timedelta() else None
+
+
 def format_duration(span: timedelta) -> str:
-    """Write a span as Go does: `0s`, `2m30s`, `1h0m0s`, `1.5ms`.
-
-    Raises ValueError where Go could not hold it.
-    """
-    microseconds = span // timedelta(microseconds=1)
-    sign, count = ("-", -microseconds) if microseconds < 0 else ("", microseconds)
-    if count * 1_000 >= _LIMIT:
-        raise ValueError(f"{span} is out of range: {_RANGE}")
-    if count == 0:
-        return "0s"
-    if count < 1_000:
-        return f"{sign}{count}\u00b5s"
-    if count < 1_000_000:
-        return f"{sign}{_decimal(count, 1_000)}ms"
-    minutes, rest = divmod(count, 60_000_000)
-    hours, minutes = divmod(minutes, 60)
-    seconds = f"{_decimal(rest, 1_000_000)}s"
-    if hours:
-        return f"{sign}{hours}h{minutes}m{seconds}"
-    return f"{sign}{minutes}m{seconds}" if minutes else f"{sign}{seconds}"
+    """Write a span of whole seconds as Go does: `0s`, `2m30s`, `1h0m0s`."""
+    minutes, seconds = divmod(int(span.total_seconds()), 60)
+    return re.sub("^0h(0m)?", "", f"{minutes // 60}h{minutes % 60}m{seconds}s")
 
 
-def _decimal(count: int, unit: int) -> str:
-    whole, rest = divmod(count, unit)
-    if not rest:
-        return str(whole)
-    return f"{whole}.{str(rest).rjust(len(str(unit)) - 1, '0').rstrip('0')}"
+def people_read(span: timedelta) -> str:
+    """Write a span of whole seconds without what is zero: `45s`, `10m`, `1h30m`, `30d`."""
+    days, rest = divmod(span, timedelta(days=1))
+    text = re.sub(r"(?<=[hm])0[ms]", "", format_duration(rest))
+    return f"{days}d{text if rest else ''}" if days else text
+
+
+def age(span: timedelta) -> str:
+    """Write a span of nothing or more in its largest unit: `45s`, `12m`, `3h`, `5d`."""
+    return re.sub(r"(?<=[a-z]).+", "", people_read(max(span, timedelta())))
 
 
 def parse_time(text: str) -> datetime:

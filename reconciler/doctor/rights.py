@@ -19,6 +19,7 @@ from reconciler.blueprints.rbac import Claimed, by_group
 from reconciler.core import keys, names, refs
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.fleet import values, wanted
+from reconciler.observe import reads
 
 
 class Task(StrEnum):
@@ -154,15 +155,7 @@ def _to_examine(side: Side, scope: Scope) -> Iterator[Right]:
 
 
 def _plan_on_plane(scope: Scope) -> Iterator[Right]:
-    for kind in (
-        refs.NAMESPACE,
-        refs.CRD,
-        api.CLUSTER_BINDING,
-        api.API_SERVICE_EXPORT_REQUEST,
-        api.API_SERVICE_EXPORT_TEMPLATE,
-        api.APP_CLUSTER_BINDING,
-        api.API_SERVICE_BINDING,
-    ):
+    for kind in (refs.NAMESPACE, refs.CRD, *reads.WHOLE):
         yield _right(kind, "list")
     yield _right(api.API_SERVICE_EXPORT, "get", "list")
     yield _right(api.API_SERVICE_NAMESPACE, "list")  # what was released

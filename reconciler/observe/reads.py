@@ -30,7 +30,7 @@ from reconciler.observe import agents, objects, read_scope
 from reconciler.observe.objects import observing
 from reconciler.observe.visits import NoIdentity, Visit, together
 
-_WHOLE: Final = (
+WHOLE: Final = (
     api.CLUSTER_BINDING,
     api.API_SERVICE_EXPORT_REQUEST,
     api.API_SERVICE_EXPORT_TEMPLATE,
@@ -168,7 +168,7 @@ async def control_plane(
     async with visit.turn.slot():
         await together(
             *(reading.list(kind, metadata_only=True) for kind in _METADATA),
-            *(reading.list(kind) for kind in _WHOLE),
+            *(reading.list(kind) for kind in WHOLE),
             reading.list(refs.SERVICE_ACCOUNT, name=names.BINDER),
         )
         if credentials:

@@ -94,6 +94,10 @@ async def what_was_imported_is_taken_over_as_it_is(foreign):
     assert (uid_of(after), get_map(after, "spec")) == (uid_of(before), get_map(before, "spec"))
     assert await foreign.lines() == []
     folder = foreign.fleet.folder / "imported"
+    new = str(foreign.fleet.folder / "lost")
+    ways = ("--from", foreign.plane.context, "--app", f"shop={foreign.app.context}")
+    await foreign.klutchctl("init", new, *ways)  # whatever was lost, its name is on the spaces
+    assert f"name: {foreign.fleet.name}\n" in (foreign.fleet.folder / "lost/fleet.yaml").read_text()
     (folder / "imported.yaml").rename(folder / "orders.yaml")
     nothing = await imported(foreign)
     assert "Nothing to import was found; nothing was written" in nothing.stdout

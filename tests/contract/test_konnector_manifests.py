@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import konnector
+from klutchctl.sandbox.addons.agents import REVIEW
 from konnector import settings
 from reconciler.blueprints import rbac
 from reconciler.blueprints.rbac import Claimed
@@ -41,13 +42,6 @@ FOLDERS = [MINIMAL, FULL]
 RECORDED = Path(__file__).parents[1] / "unit" / "blueprints" / "data" / "konnector.yaml"
 SERVICES = "klutch-bind-konnector-services"
 _POD = refs.Kind("", "v1", "Pod", "pods")
-_REVIEW = refs.Kind(
-    "authorization.k8s.io",
-    "v1",
-    "SelfSubjectRulesReview",
-    "selfsubjectrulesreviews",
-    namespaced=False,
-)
 
 
 def folder_ids(folder):
@@ -259,9 +253,9 @@ async def account_of(live, made):
 
 async def held_in(cluster, namespace) -> set[Right]:
     """Return what this account may do, but for what everybody may."""
-    review = {**object_of(_REVIEW), "spec": {"namespace": namespace}}
-    answer = await cluster.create(review, _REVIEW, manager="tests")
     everybody = ("authorization.k8s.io", "authentication.k8s.io")
+    review = {**object_of(REVIEW), "spec": {"namespace": namespace}}
+    answer = await cluster.create(review, REVIEW, manager="tests")
     held = rights_of(get_maps(answer, "status", "resourceRules"))
     return {one for one in held if one.group not in everybody}
 

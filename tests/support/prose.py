@@ -1,4 +1,4 @@
-"""`python -m tests.support.prose`: holds the books to plain English, but for lists of facts."""
+"""`python -m tests.support.prose`: plain English, but for lists of facts, and all reasons."""
 
 import re
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import mean
 from typing import Final
 
-from tests.support import books
+from tests.support import books, reason_book
 
 MEAN, MOST, CELL = 18, 30, 120  # words of a sentence, on average and at most; characters of a cell
 PASSIVE_SHARE, SHORT = 0.12, 10  # of the sentences of a page; of a shorter page, it says nothing
@@ -52,6 +52,7 @@ def main() -> int:
     """Print all faults; return 1 where there is one."""
     lists = {"CHANGELOG.md", "schemas/PROTOCOL.md", "tests/captures/README.md"}
     found = [f"{page}: {one}" for page in books.BOOKS if page not in lists for one in faults(page)]
+    found += reason_book.faults()
     print("\n".join(found))
     return int(bool(found))
 

@@ -162,5 +162,6 @@ def test_where_no_cluster_is_read_nothing_is_called_absent(repository, capsys, m
     assert "Nothing to import was found in the clusters that were read" in output.out
     assert "web was not read" in output.err
     assert main.run(["validate", "newer"]) == 0
+    assert "acme: 1 control plane" in capsys.readouterr().out
     assert main.run(wanted) == 3
     assert "already there" in capsys.readouterr().err

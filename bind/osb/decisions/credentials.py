@@ -21,7 +21,7 @@ from reconciler.core.decision import Create, Delete, Patch, deletion, merge_diff
 from reconciler.core.manifest import JSON, Manifest, get_text
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
-from reconciler.core.times import parse_duration
+from reconciler.core.times import span
 
 State: TypeAlias = Literal["Unread", "Absent", "Taken", "Edited", "Kept"]
 
@@ -209,21 +209,13 @@ class Terms:
 
 def terms(claim: Manifest) -> Terms:
     """Return what a claim says of rotation; a text that is no time counts as absent."""
-    every = _span(get_text(claim, "spec", "rotation", "every"))
-    overlap = _span(get_text(claim, "spec", "rotation", "overlap"))
+    every = span(get_text(claim, "spec", "rotation", "every"))
+    overlap = span(get_text(claim, "spec", "rotation", "overlap"))
     return Terms(
         max(every, _LEAST_EVERY) if every else None,
         OVERLAP if overlap is None else overlap,
         get_text(claim, "spec", "rotation", "request"),
     )
-
-
-def _span(text: str) -> timedelta | None:
-    try:
-        span = parse_duration(text)
-    except ValueError:
-        return None
-    return span if span >= timedelta() else None
 
 
 def due_at(

@@ -29,7 +29,7 @@ from reconciler.kube.connection import Connection
 
 _ROOT: Final = Path(__file__).parents[3]  # of the packages, in a checkout as in a wheel
 _MANAGER: Final = "klutchctl-sandbox"
-_REVIEW: Final = Kind(
+REVIEW: Final = Kind(
     "authorization.k8s.io",
     "v1",
     "SelfSubjectRulesReview",
@@ -256,14 +256,14 @@ def _shipped(member: Member) -> Iterator[Manifest]:
 async def _held(way: Connection, wanted: frozenset[Right]) -> None:
     """Wait until an account has these rights: a program ends that starts without."""
     review: Manifest = {
-        "apiVersion": _REVIEW.api_version,
-        "kind": _REVIEW.kind,
+        "apiVersion": REVIEW.api_version,
+        "kind": REVIEW.kind,
         "spec": {"namespace": names.KLUTCH_NAMESPACE},
     }
     deadline = time.monotonic() + _DEADLINE
     async with KubeCluster(way) as cluster:
         while time.monotonic() < deadline:
-            answer = await cluster.create(review, _REVIEW, manager=_MANAGER)
+            answer = await cluster.create(review, REVIEW, manager=_MANAGER)
             if wanted <= granted(get_maps(answer, "status", "resourceRules")):
                 return
             await asyncio.sleep(_POLL)

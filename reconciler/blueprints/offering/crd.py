@@ -25,7 +25,7 @@ LONGEST_BINDING: Final = MAX_SUBDOMAIN - len("-creds")
 _DURATION: Final[Manifest] = {
     "type": "string",
     "maxLength": 64,
-    "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$",
+    "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$",
 }
 _TEXT: Final[Manifest] = {"type": "string"}
 _TIME: Final[Manifest] = {"type": "string", "format": "date-time"}

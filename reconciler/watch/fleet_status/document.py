@@ -224,6 +224,7 @@ def _history(rounds: Sequence[RoundRecord], before: Sequence[Manifest]) -> list[
             format_time(one.ended_at),
             (one.trigger.value, one.revision, one.result),
             (one.done, one.failed),
+            one.why,
         )
         for one in rounds
     ]
@@ -233,11 +234,12 @@ def _history(rounds: Sequence[RoundRecord], before: Sequence[Manifest]) -> list[
         if at is not None and (first is None or at < first):
             texts = (get_text(one, key) for key in ("trigger", "revision", "result"))
             counts = (get_int(one, "done") or 0, get_int(one, "failed") or 0)
-            rows.append(_round(format_time(at), texts, counts))
+            rows.append(_round(format_time(at), texts, counts, get_text(one, "why")))
     return [*rows[:REMEMBERED]]
 
 
-def _round(at: str, texts: Iterable[str], counts: tuple[int, int]) -> dict[str, JSON]:
+def _round(at: str, texts: Iterable[str], counts: tuple[int, int], why: str) -> dict[str, JSON]:
     trigger, revision, result = (cut(text, _ID) for text in texts)
     words = {"at": at, "trigger": trigger, "revision": revision, "result": result}
-    return {**words, "done": counts[0], "failed": counts[1]}
+    more: dict[str, JSON] = {"why": cut(why, _MESSAGE)} if why else {}
+    return {**words, "done": counts[0], "failed": counts[1], **more}

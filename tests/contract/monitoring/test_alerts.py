@@ -8,6 +8,8 @@ import yaml
 from tests.support import prometheus
 
 KONNECTOR = {"namespace": "klutch-bind", "job": "konnector"}
+NO_HEARTBEAT = "By konnector, no heartbeat of a konnector arrives any more."
+NO_BEAT = ("35m", "37m", KONNECTOR, "warning", NO_HEARTBEAT)
 BACKEND = {"namespace": "klutch-bind", "job": "klutch-bind"}
 CONTROLLER = {"namespace": "klutchctl", "job": "controller"}
 BOTH = "namespace='klutchctl',job='controller'"
@@ -163,20 +165,12 @@ CASES = {
     "a konnector sends no heartbeat": Case(
         "KonnectorSilent",
         {BEAT: "0+60x20 1200x60"},
-        "35m",
-        "37m",
-        KONNECTOR,
-        "warning",
-        "By konnector, no heartbeat of a konnector arrives any more.",
+        *NO_BEAT,
     ),
     "a konnector is gone": Case(
         "KonnectorSilent",
         {BEAT: "0+60x20 stale", UP: "1x20 0x60"},
-        "35m",
-        "37m",
-        KONNECTOR,
-        "warning",
-        "By konnector, no heartbeat of a konnector arrives any more.",
+        *NO_BEAT,
     ),
     "a konnector serves nothing any more": Case("KonnectorSilent", {BEAT: "0+60x20 stale"}, "60m"),
     "another konnector takes over": Case(

@@ -83,7 +83,7 @@ def test_the_message_of_a_silence_stays_the_same_while_it_lasts():
         )["Healthy"].message
         for later in (timedelta(), timedelta(minutes=3), timedelta(days=1))
     }
-    assert reported == {f"No heartbeat since {ago(hours=1)}; one is due every 5m0s"}
+    assert reported == {f"No heartbeat since {ago(hours=1)}; one is due every 5m"}
 
 
 EXPORTS = [export(claims=[SECRETS, CONFIG_MAPS]), export(crd("queues"), claims=[SECRETS])]

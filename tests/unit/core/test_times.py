@@ -4,7 +4,14 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from reconciler.core.times import format_duration, format_time, parse_duration, parse_time
+from reconciler.core.times import (
+    age,
+    format_duration,
+    format_time,
+    parse_duration,
+    parse_time,
+    people_read,
+)
 
 
 def span(**parts):
@@ -18,14 +25,6 @@ BOTH_WAYS = {
     "1h0m0s": span(hours=1),
     "25h1m1s": span(hours=25, minutes=1, seconds=1),
     "1s": span(seconds=1),
-    "1.5s": span(milliseconds=1500),
-    "1m0.000001s": span(minutes=1, microseconds=1),
-    "1ms": span(milliseconds=1),
-    "1.05ms": span(microseconds=1050),
-    "999.999ms": span(microseconds=999_999),
-    "1\u00b5s": span(microseconds=1),
-    "-2m30s": span(seconds=-150),
-    "-1.5ms": span(microseconds=-1500),
 }
 
 
@@ -39,7 +38,12 @@ READ_ONLY = {
     "0": span(),
     "-0": span(),
     "+5m": span(minutes=5),
+    "1m0.000001s": span(minutes=1, microseconds=1),
+    "1.05ms": span(microseconds=1050),
+    "-2m30s": span(seconds=-150),
+    "-1.5ms": span(microseconds=-1500),
     "1.5h": span(minutes=90),
+    "30d": span(days=30),
     ".5s": span(milliseconds=500),
     "5.s": span(seconds=5),
     "1s1h": span(seconds=3601),
@@ -62,6 +66,16 @@ def test_other_durations_that_go_reads(text, value):
     assert parse_duration(text) == value
 
 
+def test_people_read_a_span_without_what_is_zero():
+    for text in ("0s", "45s", "10m", "20m10s", "1h", "1h30m", "10h5s", "30d", "2d1h", "1d10m"):
+        assert people_read(parse_duration(text)) == text
+
+
+def test_an_age_has_one_unit():
+    ages = {"-1h": "0s", "0s": "0s", "59.9s": "59s", "60s": "1m", "23h59m": "23h", "400d": "400d"}
+    assert {text: age(parse_duration(text)) for text in ages} == ages
+
+
 NOT_DURATIONS = {
     "nothing": ("", "not a duration"),
     "a sign": ("-", "not a duration"),
@@ -69,7 +83,7 @@ NOT_DURATIONS = {
     "no unit at the end": ("1h5", "not a duration"),
     "no number": ("s", "unit without a number"),
     "a bare point": (".s", "unit without a number"),
-    "an unknown unit": ("5d", "unknown unit 'd'"),
+    "an unknown unit": ("5w", "unknown unit 'w'"),
     "a blank": ("5m 0s", "unknown unit 'm '"),
     "a sign inside": ("1h-5m", "unknown unit 'h-'"),
     "two points": ("1.2.3s", "not a duration"),
@@ -87,11 +101,6 @@ def test_what_is_not_a_duration(text, why):
     with pytest.raises(ValueError, match=why) as caught:
         parse_duration(text)
     assert len(str(caught.value)) < 250
-
-
-def test_a_span_that_go_cannot_hold():
-    with pytest.raises(ValueError, match="out of range"):
-        format_duration(timedelta(days=150_000))
 
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -117,15 +117,42 @@ def test_an_add_on_runs_when_it_is_chosen_or_remembered_and_ends_when_it_is_refu
 
 
 def test_an_add_on_that_fails_keeps_no_later_one_from_starting():
-    def start(begun, kit):
-        begun.append(kit)
+    def start(run, kit):
+        run.state.append(kit)
         raise HostError(kit)
 
-    begun: Any = []
-    plan: Any = SimpleNamespace(running=[(SimpleNamespace(start=start), one) for one in "ab"])
+    run: Any = SimpleNamespace(layout=LAYOUT, state=[])
+    addon = SimpleNamespace(start=start, servers=lambda *_: ())
+    plan: Any = SimpleNamespace(running=[(addon, one) for one in "ab"])
     with pytest.raises(ExceptionGroup, match="did not start"):
-        lifecycle.start_addons(plan, begun)
-    assert begun == ["a", "b"]
+        lifecycle.start_addons(plan, run)
+    assert run.state == ["a", "b"]
+
+
+def test_a_program_with_new_flags_runs_until_what_they_name_has_started(monkeypatch):
+    """The klutch-bind of a sandbox that gets a Keycloak; a konnector's flags stay."""
+    before, target, done = having("agents"), having("agents", "keycloak"), list[str]()
+    alive = [
+        Observed(pid, (), 0.0, one.identity, one.digest)
+        for pid, one in enumerate(agents.servers(LAYOUT, before))
+    ]
+    kits = {name: KITS[name] for name in ("keycloak", "agents")}
+    started = [
+        replace(one, start=lambda *_, name=one.name: done.append(name)) for one in addons.ADDONS
+    ]
+    monkeypatch.setattr(addons, "ADDONS", started)
+    monkeypatch.setattr(processes, "observe", lambda _: alive)
+    monkeypatch.setattr(processes, "taken_ports", lambda ports, grace: {})
+    monkeypatch.setattr(lifecycle, "_write_files", lambda *_: None)
+    monkeypatch.setattr(
+        processes, "stop", lambda found, **_: done.extend(one.identity for one in found)
+    )
+    plan = Plan({}, addons=kits)
+    lifecycle._settle(LAYOUT, target, plan, counting_from(9))
+    assert done == []
+    run: Any = SimpleNamespace(layout=LAYOUT, state=target)
+    lifecycle.start_addons(plan, run)
+    assert done == ["keycloak", alive[0].identity, "agents"]
 
 
 def test_a_plan_decides_on_the_add_ons_that_it_names_alone(monkeypatch):

@@ -131,6 +131,6 @@ def test_which_other_manager_it_is(entries, want):
 def test_terms_as_people_write_them():
     assert storms.parse_terms("3/1h") == storms.Terms()
     assert storms.parse_terms("5/90s") == storms.Terms(5, timedelta(seconds=90))
-    for text in ("", "3", "0/1h", "3/25h", "3/1d"):
+    for text in ("", "3", "0/1h", "3/25h", "3/2d", "3/0s"):
         with pytest.raises(ConfigError):
             storms.parse_terms(text)

@@ -140,14 +140,14 @@ def bound(beat=None, ready=None, *, there=True, is_deleting=False):
     [
         (bound(there=False), "Waiting for the konnector", "waiting", "never"),
         (bound(), "Waiting for the konnector", "waiting", "never"),
-        (bound(30, "True"), "Ready", "good", "30 s ago"),
-        (bound(30, "False"), "Not ready", "bad", "30 s ago"),
-        (bound(30, "Unknown"), "Unknown", "waiting", "30 s ago"),
-        (bound(30), "Unknown", "waiting", "30 s ago"),
-        (bound(600, "True"), "Ready", "good", "10 min ago"),
-        (bound(601, "True"), "No heartbeat", "silent", "10 min ago"),
-        (bound(3 * 86_400, "True"), "No heartbeat", "silent", "3 d ago"),
-        (bound(30, "True", is_deleting=True), "Being deleted", "waiting", "30 s ago"),
+        (bound(30, "True"), "Ready", "good", "30s ago"),
+        (bound(30, "False"), "Not ready", "bad", "30s ago"),
+        (bound(30, "Unknown"), "Unknown", "waiting", "30s ago"),
+        (bound(30), "Unknown", "waiting", "30s ago"),
+        (bound(600, "True"), "Ready", "good", "10m ago"),
+        (bound(601, "True"), "No heartbeat", "silent", "10m ago"),
+        (bound(3 * 86_400, "True"), "No heartbeat", "silent", "3d ago"),
+        (bound(30, "True", is_deleting=True), "Being deleted", "waiting", "30s ago"),
     ],
 )
 def test_a_state_is_a_word_and_a_shape(one, word, shape, heartbeat):
@@ -161,7 +161,7 @@ def test_a_row_leads_to_its_page_and_lists_what_was_bound():
     assert row.services == ["databases.shop.example", "queues.shop.example"]
     (condition,) = row.conditions
     assert (condition.type, condition.reason) == ("Ready", "R")
-    assert (condition.since, condition.shape) == ("2 h ago", "bad")
+    assert (condition.since, condition.shape) == ("2h ago", "bad")
 
 
 def test_a_condition_is_amber_where_nobody_has_to_act():
@@ -191,9 +191,5 @@ def test_each_service_is_unbound_by_a_command():
     ]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-5, "in the future"), (0, "0 s ago"), (59, "59 s ago"), (60, "1 min ago"), (7200, "2 h ago")],
-)
-def test_ages_are_short(seconds, text):
-    assert choices.ago(timedelta(seconds=seconds)) == text
+def test_what_is_to_come_has_no_age():
+    assert choices.ago(-timedelta(seconds=5)) == "in the future"

@@ -216,9 +216,10 @@ def test_trouble_began_when_it_was_first_seen_or_said_to():
 
 def test_the_rounds_of_earlier_processes_stay_in_the_history():
     before = status(ended(at_rest(), "held", time=20))
-    state = fleet_state.round_failed(begun(), record("failed", time=30))
+    state = fleet_state.round_failed(begun(), record("failed", time=30, why="no route"))
     said = status(state, before=before)["history"]
-    assert [one["result"] for one in said] == ["failed", "held", "done"]
+    found = [(one["result"], one.get("why")) for one in said]
+    assert found == [("failed", "no route"), ("held", None), ("done", None)]
     assert status(state, before={"history": said})["history"] == said
     assert status(state, before={"history": [{"at": "noon", "result": "x"}]})["history"] == said[:1]
 
