@@ -49,7 +49,7 @@ class Bounds:
 
 UNBOUNDED: Final = Bounds(restricted=False, in_space=0, in_service_namespace=0)
 
-# What a konnector, or whoever writes AppClusterBindings, brings about in a space.
+# Objects in a space that a konnector or an author of AppClusterBindings causes.
 IN_SPACE: Final = tuple(
     kind.resource
     for kind in (
@@ -61,7 +61,7 @@ IN_SPACE: Final = tuple(
     )
 )
 _BUILT_IN: Final = frozenset({LEASE.resource, SECRET.resource, CONFIG_MAP.resource})
-_LONGEST_COUNTED: Final = 63  # of a name in a quota; what has a longer one cannot be counted
+_LONGEST_COUNTED: Final = 63  # of a name in a quota; a kind with a longer one cannot be counted
 _SETTLED: Final = timedelta(minutes=2)  # since its CRD was made
 
 # One more than a request may name, so that too many are noticed.

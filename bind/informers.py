@@ -24,7 +24,7 @@ from reconciler.kube.turns import Party
 
 # Names of indexes. Where a value is a place, it is an ObjectKey.
 NAME: Final = "name"
-SPACE: Final = "space"  # the namespace of an object, or of what an object is about
+SPACE: Final = "space"  # the namespace of an object, or of the object that it describes
 RESOURCE: Final = "plural.group"
 WANTED: Final = "the place of an export"
 GRANTED: Final = "plural.group, exported or claimed"

@@ -67,7 +67,7 @@ def _list(
 ) -> tuple[Step, ...]:
     if live is None:
         return (Create(kind, wanted),)
-    # What is being deleted cannot be mended; its end is an event, and then it is made anew.
+    # An object in deletion cannot be repaired. After its DELETED event, it is created again.
     if manifest.is_deleting(live) or _set(live, wanted, field) == _set(wanted, wanted, field):
         return ()
     return (modification(cluster, kind, live, **{field: manifest.get_list(wanted, field)}),)

@@ -91,7 +91,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         allow_cross_namespace_secrets=given.allow_cross_namespace_secrets,
         all_overrides=_one_of(given.konnector_overrides, _OVERRIDES, "--konnector-overrides")
         == "All",
-        # Where the backend runs says nothing of where konnectors do.
+        # The backend's network differs from that of konnectors.
         networks=networks.of_flags(given.allow_networks, given.deny_networks, in_cluster=False),
         space_quota=flags.at_least(0, given.space_quota, "--space-quota"),
         service_namespace_quota=flags.at_least(

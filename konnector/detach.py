@@ -25,8 +25,8 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.kubeconfig import load, search_paths
 
-_TRIES: Final = 5  # at an object that changes meanwhile
-_ALIVE: Final = 60.0  # seconds since the renewal of a lease whose holder may still work
+_TRIES: Final = 5  # for an object that changes between read and write
+_ALIVE: Final = 60.0  # seconds after a renewal in which the lease's holder may still work
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ class Homes:
         self._mappings, self._space, self._namespaces = mappings, space, namespaces
         self._service: dict[str, str] = {}
         self._taken: set[str] = set()  # service namespaces
-        self._refused: dict[str, str] = {}  # by app namespace, what another has already
+        self._refused: dict[str, str] = {}  # by app namespace: a name in use by another
         self._followers: list[Callable[[str], None]] = []
         mappings.subscribe_keys(lambda key: self._look(key.name))
 

@@ -46,7 +46,7 @@ from reconciler.kube.networks import Networks
 log = logging.getLogger(__name__)
 
 _AGENT: Final = "konnector"
-_IN_FLIGHT: Final = 512  # calls to one cluster; what waits for one kind must not hold up another
+_IN_FLIGHT: Final = 512  # calls to one cluster; a slow kind must not delay another one
 _FIRST_PAUSE: Final = 0.1  # seconds between two looks for the CRD of bindings
 _LONGEST_PAUSE: Final = 5.0
 
@@ -161,7 +161,7 @@ def _is_ours(live: Manifest) -> bool:
 async def _install(cluster: Cluster, live: Manifest | None) -> None:
     (wanted,) = crds.load(API_SERVICE_BINDING.resource)
     manager = keys.MANAGER_KONNECTOR
-    fence = WriteFence()  # what was sent is waited for, though the process is to end
+    fence = WriteFence()  # it waits for sent writes, even if the process has to end
     try:
         if live is None:
             await fence.write(lambda: cluster.create(wanted, CRD, manager=manager))

@@ -18,7 +18,7 @@ from reconciler.core.times import span
 from reconciler.kube import networks
 from reconciler.kube.networks import ANYWHERE, Networks
 
-# More than one process can send: the API servers' own priority and fairness is what limits it.
+# More than one process can send: API priority and fairness of the server is the limit.
 _QPS: Final = 2000.0
 _BURST: Final = 4000
 # Objects wait for API servers, and some for slow webhooks; none is to wait for another.

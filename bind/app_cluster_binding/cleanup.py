@@ -35,9 +35,9 @@ from reconciler.core.times import format_time, moment
 
 _FAILED: Final = facts.CLEANUP_FAILED
 DRAIN_TIMEOUT: Final = timedelta(seconds=10)  # for the konnector's finalizer to come
-RECHECK: Final = timedelta(seconds=30)  # of what only time changes, such as the last heartbeat
+RECHECK: Final = timedelta(seconds=30)  # of facts that only time changes, such as a heartbeat's age
 _AHEAD: Final = timedelta(minutes=5)  # so far a konnector's clock may be
-_LONGEST: Final = timedelta(hours=1)  # until a konnector that says nothing is taken for gone
+_LONGEST: Final = timedelta(hours=1)  # until a silent konnector counts as gone
 
 _Held = tuple[Kind, Manifest]
 
@@ -59,7 +59,7 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     """Return the next step of a deletion; the last one takes our finalizer off."""
     space, standing = seen.space, verdict(seen).standing
     if standing is Ownership.TAKEN:
-        return _ends(seen, terms)  # what bears our names may be of the other one
+        return _ends(seen, terms)  # objects with our names may belong to the other one
     if space is None or standing is Ownership.FREE:
         return _legacy_then(seen, terms, now, lambda: _ends(seen, terms))
     waiting = _bindings(seen, space, terms, now)

@@ -57,7 +57,7 @@ CLEANUP_WAITING: Final = Cause(CLEANED_UP, INFO, "Waiting")
 CLEANUP_TIMED_OUT: Final = Cause(CLEANED_UP, ERROR, "DeadlineExceeded")
 CLEANUP_FAILED: Final = Cause(CLEANED_UP, ERROR, "CleanupFailed")
 
-# These two are always said, as the original does; the others only from the first trouble on.
+# These two are always reported, as by the original; the others only after a first problem.
 _ALWAYS: Final = (SECRET_VALID, KONNECTOR_DEPLOYED)
 
 

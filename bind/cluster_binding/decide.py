@@ -31,10 +31,10 @@ from reconciler.core.manifest import Manifest, is_deleting, name_of
 from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING
 from reconciler.core.times import format_time, people_read
 
-# So far a beat may come from the future before the clocks are said to differ (F2).
+# A heartbeat may be this far in the future before the clocks count as different (F2).
 DRIFT: Final = timedelta(seconds=10)
 
-# What is heard of a space. A heartbeat from the future is no sign of life.
+# The heartbeat of a space as metrics show it. One from the future is no sign of life.
 _HEARD: Final = {
     Liveness.NEVER: "pending",
     Liveness.ALIVE: "connected",
@@ -133,7 +133,7 @@ def _tasks(seen: Seen, scope: Scope) -> tuple[Task, ...]:
     if space is None:
         return ()
     plans = [] if scope == "Cluster" else [_revoked(seen, space)]
-    if not is_deleting(space):  # nothing can be made in it, and what it owns goes with it
+    if not is_deleting(space):  # nothing can be created in it, and its objects go with it
         wanted = rbac.binding_in_space(name_of(space))
         plans.append(
             rbac_changes.role_binding(seen.cluster, ROLE_BINDING, seen.role_binding, wanted)

@@ -61,7 +61,7 @@ def identity_of(
         )
         raise Refused("invalid_token", sentence, reason="user")
     groups = _texts(claims.raw.get(naming.groups_claim))
-    # JSON can hold halves of characters, which cannot be written.
+    # JSON can contain lone surrogates, which UTF-8 cannot encode.
     if any("\ud800" <= one <= "\udfff" for text in (subject, user, *groups) for one in text):
         raise Refused("invalid_token", "the token holds a text that is no Unicode", reason="claims")
     return Identity(

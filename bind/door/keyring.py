@@ -60,7 +60,7 @@ class KeyRing:
         """Return the keys. Raises Refused where there are none and none can be made."""
         held = self._keys
         if held is not None and (self._turn.locked() or not self._is_older_than(_KEPT)):
-            return held  # nobody waits for the control plane but who needs it
+            return held  # a request with usable keys does not wait for the control plane
         return await self._looked(_KEPT)
 
     async def opened(self, look: Callable[[Keys], T | None]) -> T | None:
@@ -86,7 +86,7 @@ class KeyRing:
         return self._keys
 
     async def _read(self) -> None:
-        # What was read before is as good as ever.
+        # After a failed read, the keys that were read before stay in use.
         try:
             live = await self._shared()
         except ClusterError as error:

@@ -55,8 +55,8 @@ _LISTS: Final = {
 }
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _VISIBLE: Final = re.compile(r"[!-\[\]-~]+")  # and no backslash, which browsers read as a slash
-# Secrets in arguments can be read by others on the machine: the original's flags are taken, and no
-# more is said of them than where to put the secret instead.
+# Other users of the machine can read arguments. So the original's flags for secrets are accepted,
+# and their help only names the file for the secret.
 _HIDDEN: Final = (
     "oidc-issuer-client-secret",
     "cookie-signing-key",

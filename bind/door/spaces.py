@@ -84,8 +84,8 @@ class Spaces:
         self._clock, self._authorizer = clock, authorizer
         # One at a time for each owner: the number of its spaces is bounded.
         self._turns = WeakValueDictionary[str, asyncio.Lock]()
-        self._made = dict[str, set[str]]()  # by owner, which no view may show yet
-        # Of spaces that were made or changed, until they are ready and an Event says so.
+        self._made = dict[str, set[str]]()  # by owner; an informer may not show them yet
+        # Created or changed spaces, until an Event reports that they are ready.
         self._unreported = set[str]()
         self._source = Source(f"{keys.OWN_PREFIX}klutch-bind", holder_here())
 
@@ -176,7 +176,7 @@ class Spaces:
         views = self._views()
         known = views.namespaces_of(wanted.identity)
         places = sorted({wanted.name, *map(manifest.name_of, provisioning.own_of(known, wanted))})
-        # What views know of is read in the same round trip: most who bind have their space.
+        # A known space is read in the same round trip, because most users have one already.
         likely = next(filter(views.has_namespace, places), "")
         found, content = await asyncio.gather(self._namespaces(places), self._content(likely))
         own = [manifest.name_of(one) for one in provisioning.own_of(found, wanted)]

@@ -23,7 +23,7 @@ class Views:
     def __init__(self, informers: Informers, *, consumer_scope: Scope) -> None:
         self._informers, self._scope = informers, consumer_scope
         self._namespaces = informers.recent(informers.namespaces)
-        # Of each CRD what an offer says of it: the bodies of hundreds would be held else.
+        # The offer of each CRD: hundreds of whole CRDs would take too much memory.
         self._known: dict[str, tuple[tuple[str, str], Manifest]] = {}
 
     async def offers(self) -> list[Offer]:

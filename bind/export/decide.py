@@ -34,7 +34,7 @@ from reconciler.core.times import created, moment, people_read
 
 # When to look again where the view of CRDs or templates may be old.
 _UNSURE: Final = timedelta(minutes=1)
-# Since the creation of the request: then it fails, and then it goes, whatever the answer.
+# Ages of a request: at the first it fails, at the second it is deleted in any case.
 TIMEOUT: Final = timedelta(minutes=1)
 LIFETIME: Final = timedelta(minutes=10)
 _PENDING: Final = "Pending"
@@ -336,7 +336,7 @@ def _export(seen: RequestView, name: str, terms: Terms) -> Create | Condition | 
         message = f"CustomResourceDefinition {name} in the service provider cluster not found"
         return conditions.false(conditions.CRD_NOT_FOUND, message)
     if live is not None and not manifest.is_deleting(live):
-        return None  # whoever made it: neither its claims nor its spec are compared here
+        return None  # also if somebody else created it: claims and spec are not compared here
     if live is not None:
         message = f"APIServiceExport {name} is being deleted; it is made again when it is gone"
         return conditions.false(conditions.EXPORT_CREATE_FAILED, message)

@@ -196,7 +196,7 @@ class Brokers:
         moved_to = annotations.get(keys.OSB_MOVED, "")
         if (confirms, moved_to) != (connection.confirms_mass_delete, connection.moved_to):
             connection.confirms_mass_delete, connection.moved_to = confirms, moved_to
-            self._opened(spec.name)  # what was held may go, or what would go is held
+            self._opened(spec.name)  # decide claims again, with this confirmation
         read_at = connection.secret_at
         # A Secret is not followed, for want of that right.
         is_read = read_at is not None and self._now() - read_at < _SECRET

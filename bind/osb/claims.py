@@ -159,7 +159,7 @@ class Claims:
         live = None if recent is None else recent.get(key.namespace, key.name)
         uid = "" if live is None else uid_of(live)
         mine = tuple(each for each in records if uid and each.claim.uid == uid)
-        # What is recorded is of the broker that made it, whichever the CRD names by now.
+        # A record belongs to the broker that made it, even if the CRD names another one now.
         name = next((each.broker for each in (*mine, *records)), kind.broker)
         connection = self._brokers.connection(name)
         broker = None if connection is None else connection.view

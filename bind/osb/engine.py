@@ -61,7 +61,7 @@ def further(failed: int) -> timedelta | None:
 class Move(Enum):
     """The next step for an id."""
 
-    DONE = auto()  # the broker has what was asked for
+    DONE = auto()  # the broker has fulfilled the request
     UNREAD = auto()  # it has something of this id, as reading will show
     ACCEPT = auto()  # poll its operation from now on
     POLL = auto()  # ask again how far it is
@@ -71,18 +71,18 @@ class Move(Enum):
     REPEAT = auto()  # the same call again: nobody knows whether it was done
     REREAD = auto()  # the same call once more, after the catalogue was read
     BUSY = auto()  # wait for another operation
-    ASK = auto()  # ask what stands behind a 409
-    ANEW = auto()  # nothing was made: send what is wanted now
-    REFUSE = auto()  # not before something else is asked for
+    ASK = auto()  # read the object behind a 409
+    ANEW = auto()  # nothing was created: send the present request
+    REFUSE = auto()  # not again before the request changes
     FAIL = auto()  # an update failed
-    MITIGATE = auto()  # delete what may be half of it, before another try
+    MITIGATE = auto()  # delete a possibly half-made object, before another try
     STOP = auto()  # it may have data: people decide
     GONE = auto()  # it is confirmed to be gone
     AGAIN = auto()  # delete again, later
     UNPROVED = auto()  # a 404 proves nothing before the catalogue was read
     DELETE = auto()  # delete again at once
-    MISSING = auto()  # it was there, and is gone
-    READ = auto()  # compare what it has with what was sent
+    MISSING = auto()  # it existed, and is gone
+    READ = auto()  # compare the broker's values with the sent ones
     KEEP = auto()  # nothing was learnt
 
 
@@ -102,7 +102,7 @@ _DELETE: Final[Row] = {
     "page": Move.UNPROVED, "accepted": Move.ACCEPT, "busy": Move.BUSY, _ELSE: Move.AGAIN,
 }  # fmt: skip
 _UNKNOWN_OPERATION: Final[Row] = {"absent": Move.MISS, "unconfirmed": Move.MISS}
-# Past its deadline, another answer than how far it is says that nothing is known of it.
+# Past the deadline, any answer but its progress means that the broker has lost the operation.
 _UNKNOWN_LATE: Final[Row] = {
     **_UNKNOWN_OPERATION, "gone": Move.MISS, "refused": Move.MISS, "nonsense": Move.MISS,
 }  # fmt: skip
@@ -130,7 +130,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "Deprovision": _DELETE,
     "Unbind": _DELETE,
     "making": _MAKING,
-    # What failed may be a later update: some brokers ignore the key of an operation.
+    # The failure may be that of a later update: some brokers ignore the operation's key.
     "making late": {**_MAKING, **_UNKNOWN_LATE, "failed": Move.STOP},
     "binding": _BINDING,
     "binding late": {**_BINDING, **_UNKNOWN_LATE, "in progress": Move.MITIGATE},
@@ -138,7 +138,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "changing late": {**_CHANGING, **_UNKNOWN_LATE, "in progress": Move.FAIL},
     "leaving": _LEAVING,
     "leaving late": {**_LEAVING, "in progress": Move.AGAIN},
-    # The claim says something else than an intent that may have been sent.
+    # The claim differs from an intent that may have been sent.
     "edited": {
         "succeeded": Move.DONE, "failed": Move.MITIGATE, "in progress": Move.ACCEPT,
         "nonsense": Move.ACCEPT, "absent": Move.ANEW, "unconfirmed": Move.ANEW, "page": Move.ANEW,

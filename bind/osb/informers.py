@@ -282,7 +282,7 @@ class Kinds:
             for each in self._informers.kinds(kind.broker):
                 self._look_at(each)
             if self._brokers is not None:
-                self._brokers.enqueue(kind.broker)  # it says whether its kinds are served
+                self._brokers.enqueue(kind.broker)  # its condition reports unserved kinds
 
         store = self._informers.follow(kind, synced).view.store
         group = kind.kind.group

@@ -36,7 +36,7 @@ from reconciler.core.times import created, format_time, moment
 _SKEW: Final = timedelta(minutes=5)
 # Before that, none is deleted whose APIServiceNamespace was never seen: it may be on its way.
 _YOUNG: Final = timedelta(hours=1)
-# When to look again at a Namespace that is kept, since no event tells that its reason ended.
+# When to look again at a Namespace that is kept, since no event marks the end of its reason.
 _AGAIN: Final = timedelta(minutes=5)
 _SOON: Final = timedelta(seconds=1)
 _SEARCH_AGAIN: Final = timedelta(minutes=30)
@@ -93,7 +93,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
         cause, message = found
         return replace(revoked, notes=(Note(cause.reason, message, "Warning"),))
     live = facts.target(seen)
-    # What is made for a space that goes would stay behind.
+    # Objects created for a space in deletion would stay behind.
     if (
         seen.space is None
         or any(map(manifest.is_deleting, filter(None, (seen.space, live))))

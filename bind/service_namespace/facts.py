@@ -105,7 +105,7 @@ def chosen(seen: Seen) -> str:
     if (live := own(seen)) is not None:
         return manifest.name_of(live)
     said, hashed = named(seen), hashed_names(seen.home, seen.space)
-    # One that was deleted is made again where it was, whatever new ones are called by now.
+    # A deleted one is created again with its old name, even if new ones get other names now.
     if said in hashed:
         return said
     plain = seen.home.target

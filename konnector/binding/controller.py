@@ -42,10 +42,10 @@ INDEXES: Final[Mapping[str, Index]] = {
     _SECRET: lambda live: (judge.place(live),),
 }
 _SOON: Final = timedelta(seconds=1)
-_WITHDRAWN: Final = 30.0  # seconds for which an export may be away before instances say so
+_WITHDRAWN: Final = 30.0  # seconds without an export before instances report it
 _KEPT: Final = 60.0  # seconds for which a binding that is gone keeps its provider
 _RELEASE_TIMEOUT: Final = 600.0  # and for which a control plane is waited for to release copies
-# No event says what views cannot read, nor that they can again.
+# No event reports that informers cannot read a kind, or can again.
 _LOOK: Final = timedelta(minutes=1)
 _WAIT: Final = timedelta(seconds=5)
 
@@ -231,7 +231,7 @@ class Bindings:
         if last is None or provider.serving is None or self._has_namesake(key, provider):
             return None
         if not self._context.control_plane_mode and self._is_withdrawn():
-            return None  # who deletes the kind says nothing about each binding
+            return None  # the deletion of the kind is no deletion of each binding
         if await self.read(key) is not None:
             return _SOON  # the view is behind
         ghost = drain.let_go_plainly(last)

@@ -329,7 +329,7 @@ def _spec_change(live: Manifest, said: Manifest) -> dict[str, JSON]:
     }
     if crd_form.alike(live.get("versions"), said.get("versions")):
         target["versions"] = live.get("versions")
-    # Absent means None, and not that a default says what it is.
+    # An absent conversion means None; no default decides it.
     held = {"conversion": _NO_CONVERSION, **live}
     if held.get("preserveUnknownFields") is False:
         target["preserveUnknownFields"] = False

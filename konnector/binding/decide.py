@@ -34,7 +34,7 @@ _OF_THE_PROVIDER: Final = (
 
 _UNREAD: Final = "The service provider cluster could not be read yet."
 
-# What is wrong, and a sentence about it.
+# The cause of a problem, and a sentence about it.
 Problem: TypeAlias = tuple[Cause, str]
 
 

@@ -56,10 +56,10 @@ RELEASE: Final = "Release"
 BATCH: Final = 200  # objects of one look
 AT_ONCE: Final = timedelta()
 SOON: Final = timedelta(seconds=1)
-SOMEWHAT_LATER: Final = timedelta(seconds=5)  # while something goes, which no event tells here
+SOMEWHAT_LATER: Final = timedelta(seconds=5)  # while an object goes: no event of it arrives
 RECHECK: Final = timedelta(seconds=30)
 
-# Ours, on APIServiceBinding while it is let go.
+# Our condition of an APIServiceBinding during its release.
 DRAINED: Final = "Drained"
 DRAINING: Final = Cause(DRAINED, INFO, "Draining")
 DRAIN_WAITING: Final = Cause(DRAINED, WARNING, "DrainWaiting")

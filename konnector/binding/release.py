@@ -34,7 +34,7 @@ from reconciler.kube.store import Store
 log = logging.getLogger(__name__)
 
 _REFUSED: Final = (Forbidden, Rejected)  # the same write would fail again, once for each claim
-_LONGEST: Final = 60.0  # seconds between two attempts to free what is left
+_LONGEST: Final = 60.0  # seconds between two attempts to remove finalizers
 
 
 def key_of(live: Manifest) -> ObjectKey:
@@ -128,14 +128,14 @@ class _Left:
             return replace(seen, copied=await self._copied())
         kind = crd.instance_kind(body)
         is_anothers = crd.is_anothers(body, self._owner())
-        if is_anothers and has_namesake:  # which goes on with the copies, and tells so
+        if is_anothers and has_namesake:  # the namesake takes over the copies, and reports it
             return replace(seen, mappings=(), syncing=False, reported=True)
         seen = replace(seen, copies=await self._copies(kind, seen.service_namespaces))
         if is_anothers:
             return seen
         return replace(
             seen,
-            # Next are the instances themselves, and what they say.
+            # Without copies, the instances and their status are next.
             instances=await _held(self._app, kind, whole=not drain.bound_copies(seen)),
             copied=await self._copied(),
             crd=body,
@@ -167,7 +167,7 @@ class _Left:
             try:
                 kind = await self._app.kind(*asked)
             except NotServed:
-                continue  # nothing came by a claim of what is not served (H18)
+                continue  # no object of an unserved kind was copied by a claim (H18)
             for held in await _held(self._app, kind):
                 ours = self._came_by(held, _of(kind, own))
                 if ours and not self._came_by(held, _of(kind, others)):
@@ -252,8 +252,8 @@ class Leftovers(TaskSupervisor):
             return ""
         served = self._context.crds.get("", self._kind.resource)
         if not self._space and (served is None or manifest.is_deleting(served)):
-            return ""  # who deletes the kind says nothing about each binding
-        # Of all of them, or nothing follows: a view may hold those of one namespace.
+            return ""  # the deletion of the kind is no deletion of each binding
+        # A whole list is needed: an informer may have the bindings of one namespace only.
         listed = await self._home.list(self._kind, namespace=self._space, metadata_only=True)
         named = {manifest.name_of(one) for one in listed.items}
         for one in candidates:

@@ -16,15 +16,15 @@ from reconciler.core.field_set import FieldSet
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey
 
-# Who wrote copies: we, and the original, whose creations count as updates by its own name (H10).
+# Managers of copies: ours, and the original's. Creations by it count as its updates (H10).
 WRITERS: Final = (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR)
 _MANAGED_FIELDS: Final = ("metadata", "managedFields")
 _LABELS: Final = field_set.place_of("metadata", "labels")
 _ANNOTATIONS: Final = field_set.place_of("metadata", "annotations")
 _ANYBODY: Final = ""  # stands for all other managers
 _NOT_CONTENT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
-# What context write to find their own objects again, on the other side finds the wrong ones: they
-# would be pruned there. The rest is ours, or says how one side alone handles the object.
+# By these labels, tools find their objects to prune. On the other side, they would find and delete
+# the wrong ones. The rest is ours, or concerns one side only.
 _STAYS: Final = (
     f"{keys.KLUTCH_GROUP}/",
     keys.OWN_PREFIX,
@@ -39,9 +39,9 @@ _STAYS: Final = (
     "objectset.rio.cattle.io/",
     "applyset.kubernetes.io/",
 )
-# What only describes. Other keys may be orders to a program of the other side.
+# Descriptions only. Other keys may command a program of the other side.
 _TRAVELS: Final = ("app.kubernetes.io/", "servicebinding.io/")
-# Of ours, what a developer asks of a service, where its export names it; of so many characters.
+# Our keys for requests to a service, if its export names them; values of so many characters.
 _WISHES: Final = frozenset({keys.OSB_RETRY})
 _LONGEST_WISH: Final = 63
 _NAMED: Final = 100  # keys that an annotation may name

@@ -36,9 +36,9 @@ MARKED_WITHIN: Final = timedelta(seconds=10)  # of the copy's creation, where no
 class Read(Enum):
     """A read of the API server that a decision needs."""
 
-    CLAIM = "claim"  # whether it is gone: a view may be behind
-    COPY = "copy"  # all of it, with who wrote which field
-    NAMESPACE = "namespace"  # whether it is the one that was mapped, where lives meet
+    CLAIM = "claim"  # whether it is gone: an informer may be behind
+    COPY = "copy"  # the whole object, with managedFields
+    NAMESPACE = "namespace"  # whether it is the mapped one, if its uid may have changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def may_go(copy: Manifest, terms: Terms, now: datetime) -> bool:
         return False
     if notes.get(keys.ORPHANED_UNDER, "") != confirmation.value:
         return True
-    # Marks tell whole seconds.
+    # Marks have whole seconds.
     return confirmation.came is not None and since + _SECOND <= confirmation.came
 
 

@@ -30,18 +30,18 @@ from reconciler.kube.requests import ListQuery, Request
 
 log = logging.getLogger(__name__)
 
-# Opens a way with the kubeconfig in a Secret; `name` is what the cluster is called. It is not
-# used before the first call. Raises ConfigError.
+# Connects with the kubeconfig in a Secret; `name` is the cluster's. Nothing is sent before the
+# first call. Raises ConfigError.
 Connect: TypeAlias = Callable[[bytes, str], Cluster]
 _Answer: TypeAlias = Literal["answer", "refusal", "none"]
 _Open: TypeAlias = Callable[[Cluster, str], Watching]  # from a resourceVersion
 
 _CALL_TIMEOUT: Final = 30.0  # seconds for calls that are under way over the old connection
-_SILENCE: Final = 12.0  # seconds without an answer that are told
+_SILENCE: Final = 12.0  # seconds without an answer before a report
 _PAUSE: Final = 6.0  # seconds between two questions while it answers
 _AGAIN: Final = 1.0  # and while it does not
 _TIMEOUT: Final = 4.0  # seconds for one answer
-_BUSY: Final = 429  # the status of who answers, but not yet
+_BUSY: Final = 429  # the status of a server that answers, but refuses for now
 
 
 class RotatingCluster(ClusterWrapper):
@@ -251,7 +251,7 @@ class Reach:
         if self._answers:
             self._answered, self._answered_at, self._since = time.monotonic(), self._now(), None
             self._refusals = self._refusals + 1 if answer == "refusal" else 0
-            # One alone proves nothing: an API server may not reach what checks its tokens.
+            # One alone proves nothing: an API server may not reach its token webhook.
             if self._refusals < 2:
                 self._refused_since = None
             elif self._refused_since is None:

@@ -34,14 +34,14 @@ NOT_YET: Final = (
 )
 AGAIN: Final = timedelta(minutes=1)  # when to look again while a guard is closed
 
-# What each confirmation ends.
+# The reason that each confirmation ends.
 _REASONS: Final = {
     keys.CONFIRM_APP_CLUSTER: conditions.APP_CLUSTER_CHANGED,
     keys.CONFIRM_MASS_DELETE: conditions.MASS_DELETION,
     keys.CONFIRM_NAMESPACES: conditions.ANOTHER_NAMESPACE,
     keys.CONFIRM_RECREATE: conditions.RECREATION_HELD,
 }
-# Confirmations that do not say themselves when they were given.
+# Confirmations without a time in their value.
 _DATED: Final = tuple(
     field_set.place_of("metadata", "annotations", key)
     for key in (keys.CONFIRM_RECREATE, keys.CONFIRM_ORPHANS)

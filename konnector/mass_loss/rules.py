@@ -9,7 +9,7 @@ from reconciler.core.identity import Life
 from reconciler.core.manifest import Manifest
 from reconciler.core.times import moment
 
-FEW: Final = 5  # so many deletions at once are never too many, unless a binding says otherwise
+FEW: Final = 5  # so many deletions at once are never too many, unless a binding sets another number
 AT_ONCE: Final = timedelta(minutes=1)
 _DIGITS: Final = 6
 

@@ -20,9 +20,9 @@ from reconciler.core.manifest import Manifest, annotations_of, get_text, is_dele
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey, Ref
 
 _SOON: Final = timedelta(seconds=1)
-_HELD: Final = timedelta(minutes=1)  # after so long it is told why a mapping is kept
+_HELD: Final = timedelta(minutes=1)  # after this time, an Event reports why a mapping is kept
 _NAMED: Final = 4  # kinds in a note
-_AT_FIRST: Final = 60.0  # seconds for which what is bound may still come to be synced
+_AT_FIRST: Final = 60.0  # seconds after a start in which syncs of bound kinds may still begin
 
 
 class Namespaces:
@@ -91,7 +91,7 @@ class Namespaces:
     async def _read(self, name: str, mapping: Manifest) -> Removal:
         gone = await self._is_gone(name, mapping)
         removal = Removal(gone=gone, released=gone and await self._holds_released(mapping))
-        # Which app cluster says so is to be known, too, and what was confirmed by now.
+        # The identity of the app cluster and the confirmations have to be current, too.
         await self._guardian.look_at_app_cluster()
         await self._guardian.look_at_confirmations()
         if removal.gone:  # all this takes long enough for it to be made again, with claims
@@ -207,7 +207,7 @@ class Namespaces:
         for resource in resources:
             self._link.troubles.say(resource, about, _KEPT)
         unbound = {one for one in resources if self._link.around.binding(one) is None}
-        if not unbound <= kept.noted:  # and no binding says so
+        if not unbound <= kept.noted:  # and no binding reports it
             kept.noted |= unbound
             self._link.around.notify_one(_unbound(app_namespace, sorted(unbound)))
 

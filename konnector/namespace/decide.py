@@ -24,7 +24,7 @@ from reconciler.core.identity import Life
 from reconciler.core.manifest import JSON, Manifest, annotations_of, get_text, is_deleting, uid_of
 from reconciler.core.times import format_time
 
-# When to look again at a mapping that is kept, since no event tells that its reason ended.
+# When to look again at a mapping that is kept, since no event marks the end of its reason.
 _AGAIN: Final = timedelta(minutes=5)
 _HELD: Final = timedelta(minutes=1)
 
@@ -163,7 +163,7 @@ def _made(seen: Seen) -> Decision:
 def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
     removal = seen.removal
     if not leaving(seen) or removal is None:
-        return Decision(again=_AGAIN)  # if a guard holds it, the ClusterBinding tells
+        return Decision(again=_AGAIN)  # if a guard stops it, the ClusterBinding has a condition
     if removal.unsynced or not removal.gone:  # or the view is behind, and an event is on the way
         return Decision(again=_HELD if removal.unsynced else None)
     if removal.released:
@@ -189,7 +189,7 @@ def _of_another(seen: Seen, mapping: Manifest) -> Decision:
         note = Note(conditions.ANOTHER_NAMESPACE.reason, message, "Warning", action="Hold")
         return Decision(notes=(note,), again=_HELD)
     if not is_unmarked(mapping) and not get_text(mapping, "status", "namespace"):
-        return decision.NOTHING  # nobody knows yet what is behind it
+        return decision.NOTHING  # its service namespace is not known yet
     return _recorded(seen, mapping)
 
 
@@ -235,8 +235,8 @@ def _kept(seen: Seen, mapping: Manifest) -> Decision:
         " it; where their kind is not bound any more, delete it yourself then"
     )
     note = Note("ReleasedDataKept", message, "Warning", action="Keep")
-    # A stranger's record would hold the guard for ever. One that lacks stays so: that the
-    # mapping was ever this cluster's, nothing shows any more.
+    # A record of another cluster would keep the guard tripped for ever. A missing one stays
+    # missing: no proof is left that the mapping was ever this cluster's.
     foreign = bool(annotations_of(mapping).get(keys.APP_CLUSTER_UID))
     tasks = _recorded(seen, mapping).tasks if foreign else ()
     return Decision(tasks=tasks, notes=(note,), again=_AGAIN)

@@ -33,9 +33,9 @@ from reconciler.kube.store import without_managed_fields
 if TYPE_CHECKING:
     from konnector.provider.sync_manager import Syncs
 
-# What is kept of an object in the app cluster that no konnector made: not what is in it.
+# The kept fields of objects in the app cluster that no konnector created: not their content.
 _METADATA: Final = ("apiVersion", "kind", "metadata", "type")
-_TERMINATING: Final = "is being terminated"  # of a namespace, to who creates objects in it
+_TERMINATING: Final = "is being terminated"  # the API server's words about a namespace in deletion
 
 
 class PermissionClaims(PairedSync):
@@ -62,7 +62,7 @@ class PermissionClaims(PairedSync):
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
         self._ended: dict[tuple[str, ObjectKey], str] = {}  # uids that a watch saw deleted last
-        self._refused: dict[ObjectKey, str] = {}  # what a cluster does not take, and why
+        self._refused: dict[ObjectKey, str] = {}  # objects that a cluster refuses, and its reason
 
     def follow(self, rules: Sequence[Rule]) -> None:
         """Let these rules hold from now on."""

@@ -21,7 +21,7 @@ _ANY: Final = "*"
 _OWNERS: Final = ("", keys.OWNER_PROVIDER, keys.OWNER_CONSUMER)
 _NAME, _NAMESPACE, _TYPE = "metadata.name", "metadata.namespace", "type"
 _OBJECTS: Final = ("selector", "read", "create", "onConflict", "update")
-# What is set here changes who owns an object, or makes less of it travel than what we carry.
+# Each of these fields changes an object's owner, or limits its content more than we do.
 _REFUSED: Final = (
     ("autoAdopt",),
     ("autoDonate",),
@@ -34,7 +34,7 @@ _REFUSED: Final = (
     ("update", "annotations"),
     ("update", "annotationsOnConsumerOwnedObjects"),
 )
-# What is set here would make more travel, or the same in another manner.
+# Each of these fields would copy more, or the same in another manner.
 _IGNORED: Final = (
     ("read", "labelsOnProviderOwnedObjects"),
     ("read", "overrideAnnotations"),

@@ -40,7 +40,7 @@ _OF_ONE_CLUSTER: Final = frozenset(
         "helm.sh/release.v1",
     }
 )
-# What each cluster makes in every namespace: carried over, two controllers would fight over it.
+# Each cluster creates these in every namespace: two controllers would fight over a copy.
 _OF_THE_CLUSTER: Final = frozenset(
     {
         (CONFIG_MAP.group, CONFIG_MAP.plural, "kube-root-ca.crt"),
@@ -152,7 +152,7 @@ def _ending(seen: Seen, owner: str) -> Way:
     if copy is None or manifest.is_deleting(copy) or owner_of(copy) != owner:
         return Way.LEAVE
     down = owner == _PROVIDER
-    # Applications run on what another space brought, also where that one was let go.
+    # Applications may use another space's object, even after that space was released.
     if not _reached(seen, down=down) or (down and is_of_another_space(seen, copy)):
         return Way.LEAVE
     ended = seen.ended if origin is None else manifest.uid_of(origin)

@@ -20,7 +20,7 @@ from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import pause
 
-LATE: Final = 150.0  # seconds after which what was not read yet is told (A.7)
+LATE: Final = 150.0  # seconds after which unread kinds are reported (A.7)
 _HEART: Final = "cluster"
 _GIVING_WAY: Final = 5.0  # seconds between two tries to have bindings go to another provider
 
@@ -57,7 +57,7 @@ class Provider(TaskSupervisor):
         self.serving: Serving | None = None  # until the space was read
         self.start_worker("views", self.views)
         self.start("beginning", self._begin)
-        if not context.control_plane_mode:  # there, nobody could be told
+        if not context.control_plane_mode:  # in that mode, no binding could report it
             self.start("reach", self._reach.run)
 
     def shown(self, name: str) -> binding_decide.Provider:

@@ -70,8 +70,8 @@ class Providers(TaskSupervisor):
         self._context, self._bindings = context, bindings
         self._served: dict[str, _Served] = {}  # by a name for the child
         self._made = 0
-        # What came of kubeconfigs that did not work, by what those are known by, and how long that
-        # is believed.
+        # The faults of kubeconfigs that did not work, by their identity, and the end of each
+        # entry.
         self._faults: dict[str, tuple[Probed, float]] = {}
         self._turn = asyncio.Lock()
         self._trying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -90,7 +90,7 @@ class Providers(TaskSupervisor):
         """
         if not judged.usable:
             return judged
-        # Many bindings may name one Secret: it is tried once, and whoever names another goes on.
+        # Many bindings may name one Secret: it is tried once, and others do not wait for it.
         async with self._trying.setdefault(judged.identity, asyncio.Lock()):
             probed = Probed()
             if self._is_news(key, place, judged) or self._is_another_way(key, judged):

@@ -100,7 +100,7 @@ class Syncs(TaskSupervisor):
         try:
             lost = running is not None and running.lacks_copies(app_namespace)
         except Oversized:
-            lost = True  # nobody knows: what is beside it stays
+            lost = True  # unknown: the object beside it stays
         return lost or manifest.is_deleting(export)
 
     @property

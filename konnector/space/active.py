@@ -15,7 +15,7 @@ from reconciler.core.conditions import Condition
 from reconciler.core.decision import Decision, Note
 from reconciler.core.manifest import Manifest
 
-ALONE: Final = 60.0  # seconds without another's mark after which a process goes on
+ALONE: Final = 60.0  # seconds without another process's mark before this one continues
 HESITATION: Final = timedelta(seconds=5)  # before a new process deletes
 _ANSWERS: Final = 2
 _REMINDER: Final = 20.0  # seconds between two marks of a process that has stopped

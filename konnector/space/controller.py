@@ -34,7 +34,7 @@ class ClusterBindings:
     ) -> None:
         self._link, self._in_use, self._outcome = link, in_use, outcome
         self._views, self._guardian, self._executor = link.views, link.guards, link.executor
-        self._verdict: tuple[str, str] = ("", "")  # a fingerprint, and what came of trying it
+        self._verdict: tuple[str, str] = ("", "")  # a fingerprint, and the result of its trial
 
     async def reconcile(self, _: str) -> timedelta | None:
         """Look at the ClusterBinding, and write what follows."""

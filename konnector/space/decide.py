@@ -36,7 +36,7 @@ from reconciler.core.times import format_duration, format_time, moment
 # original's backend takes it for a clock that runs ahead (B).
 PULSE: Final = INTERVAL / 2
 _SOON: Final = timedelta(seconds=1)
-UNKNOWN: Final = "unknown"  # what stands in the status where a build does not say its version
+UNKNOWN: Final = "unknown"  # the version in the status of a build without one
 
 _OF_A_DISTRIBUTION: Final = re.compile(
     r"([0-9]+\.[0-9]+\.[0-9]+)((a|b|rc)[0-9]+)?(\.post[0-9]+)?(\.dev[0-9]+)?(\+[a-z0-9.]+)?"
@@ -188,7 +188,7 @@ def _standing(seen: ClusterBindingView, content: bytes, target: Manifest | None)
         return "same"
     namespace = None if isinstance(held, str) else judge.leads_to(held)
     if isinstance(held, str) or namespace is None:
-        return "old"  # nobody can use what is there
+        return "old"  # the present one is unusable
     if namespace != manifest.namespace_of(seen.cluster_binding):
         return "elsewhere"
     chosen = judge.same_but_for_server(held, content) and not is_mirrored(target)
@@ -221,7 +221,7 @@ def _step(
     change = (
         {} if standing == "rerouted" else decision.merge_diff(manifest.get_map(live, "data"), data)
     )
-    # Whose space it was is for the guards to judge: once said, it is not said again.
+    # The guards judge the former owner of the space: it is recorded once only.
     noted = {} if keys.SPACE_UID in manifest.annotations_of(live) else marks
     if not (change or noted):
         return None

@@ -26,8 +26,8 @@ from reconciler.web.requests import Cookie, Request, Response
 API_VERSION: Final = "bind.klutchctl.dev/v1alpha1"
 _KLUTCH: Final = f"{KLUTCH_GROUP}/v1alpha1"
 DEFAULT_NAME: Final = "example-backend"
-_VERSION: Final = "v0.0.0"  # what every CLI takes (protocol-bind.md D.3)
-# The order in which the original writes what a claim holds.
+_VERSION: Final = "v0.0.0"  # accepted by every CLI (protocol-bind.md D.3)
+# The fields of a claim, in the original's order.
 _CLAIM: Final = (
     "group",
     "resource",

@@ -26,8 +26,8 @@ CREATED: Final = "true"
 SECRET_TYPE: Final = "connection.crossplane.io/v1alpha1"
 _NO_KEY: Final = re.compile(r"[^-._a-zA-Z0-9]")
 _SQL: Final = (("host", "port", "SQL"),)
-# Of each type of instance: keys of host and port, and what is reached there. Without a key of a
-# port it stands behind the host.
+# For each type of instance: the keys of host and port, and the name of the endpoint. Without a key
+# of the port, the host includes it.
 _ENDPOINTS: Final[Mapping[str, Sequence[tuple[str, str, str]]]] = {
     "postgresql": _SQL,
     "mariadb": _SQL,

@@ -322,7 +322,7 @@ def _note(seen: Seen, one: Record) -> str:
     """Return what the annotation says of a record, "" where the status says all of it."""
     last, held = seen.last, seen.annotations.get(keys.OSB_SENT, "")
     intent, target, closed = one.intent, one.sent, ""
-    tries = 0 if seen.is_refused else manifest.get_int(last, "tries")  # of what is over
+    tries = 0 if seen.is_refused else manifest.get_int(last, "tries")  # of a finished operation
     if intent is not None:
         closed, tries, target = intent.closed, intent.tries, intent.target
     if target is None:

@@ -43,7 +43,7 @@ KINDS: Final = (
 
 READY: Final = "Ready"
 SYNCED: Final = "Synced"
-# What the object says where a write to the cluster failed.
+# The condition of an object after a failed write to the cluster.
 WRITE_FAILED: Final = Cause(SYNCED, "", "ReconcileError")
 _ALL: Final = "*"
 _SOONEST: Final = timedelta(seconds=2)

@@ -290,7 +290,7 @@ def conditions_of(
     if problem:
         return [*found, managed.error(problem)]
     is_well = any(one.status == conditions.TRUE for one in said.conditions)
-    # What only waits says nothing about how the last call went.
+    # A condition that only waits does not show the result of the last call.
     return [*found, managed.SUCCESS] if is_well or outcome is not None else found
 
 

@@ -83,7 +83,7 @@ class BindingMoves(Moves):
             is_unsent = isinstance(outcome, outcomes.Denied | outcomes.Unsent)
             if self.is_leaving and self._row(call) and not is_unsent:
                 if one.operation is None or self.pause.misses:
-                    # It was asked what keeps the binding from going.
+                    # The call asked for the reason why the binding stays.
                     wait = SOON if _is_over(outcome) else engine.BUSY
                     return self.rests(wait, Decision(), misses=0)
                 if is_still_bound(one):

@@ -50,7 +50,7 @@ CRDS_UNREAD: Final = Cause(DELETES_ALLOWED, WARNING, "CrdsNotRead")
 NOT_DELETED: Final = Cause(DELETES_ALLOWED, WARNING, "NotDeleted")
 NO_BROKER_TO_DELETE: Final = Cause(DELETES_ALLOWED, ERROR, "NoServiceBroker")
 
-# What goes on only once somebody does something.
+# Causes that only a person's action ends.
 HELD: Final = frozenset(
     {
         *(NO_BROKER, NOT_OFFERED, INVALID, UPDATE_INVALID, PREDECESSOR),

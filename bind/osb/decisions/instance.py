@@ -171,7 +171,7 @@ def _keep(view: views.InstanceView, current: Record) -> views.Next:
         return _read(view, current)
     is_unread = state.is_retrievable(view) and view.pause(current).checked is None
     if is_unread and current.sent is not None and not current.sent.digest:
-        return _read(view, current)  # it was there before our PUT: is it what we want?
+        return _read(view, current)  # it existed before our PUT: compare it first
     if closed is not None and not state.is_news(view, current, target):
         return _read(view, current)
     return _change(view, current, target)

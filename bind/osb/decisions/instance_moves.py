@@ -295,11 +295,11 @@ class InstanceMoves(Moves):
         decision, asked = state.begun(view, one, intent), state.asked(view)
         is_other, is_update = not state.is_as_wanted(intent.target, target), intent.verb == "Update"
         if intent.since > self.now and is_other:
-            # It was never sent: what the claim says now is sent in its place, at once.
+            # It was never sent: send the claim's present spec instead, at once.
             changed = replace(intent, since=self.now, target=target)
             return views.soon(record.changed(one, intent=changed, plan=target.plan, asked=asked))
         if is_update and is_other:
-            # Nobody knows whether the earlier wish was sent, so all of this one is.
+            # The earlier request may have been sent, so this one is sent whole.
             unknown = Sent(one.plan if one.sent is None else one.sent.plan)
             changed = replace(intent, target=target)
             return views.soon(record.changed(one, intent=changed, sent=unknown, asked=asked))

@@ -29,7 +29,7 @@ class Moves(ABC):
 
     counts_all: ClassVar[bool] = True  # each pause makes the next one longer
 
-    # What a kind says of itself
+    # Defined by each kind
 
     @property
     def pause(self) -> Pause:
@@ -79,7 +79,7 @@ class Moves(ABC):
     def _otherwise(self, move: Move, outcome: Outcome) -> Next:
         """Return what follows from a move that only this kind has."""
 
-    # What both have
+    # Shared by both kinds
 
     @property
     def timing(self) -> Timing:

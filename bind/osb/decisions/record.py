@@ -34,10 +34,10 @@ STATES: Final = (INTENDED, PRESENT, LEAVING, RETAINED, ORPHANED)
 INSTANCE: Final = "Instance"
 BINDING: Final = "Binding"
 
-# Why an intent is closed: it is not tried again until what it answers changes.
+# Reasons of a closed intent: it is not tried again until the claim changes.
 REFUSED: Final = "Refused"
 FAILED: Final = "Failed"
-MISSING: Final = "Missing"  # it was there, and the broker knows it no more
+MISSING: Final = "Missing"  # it existed, and the broker has no record of it now
 PAUSED: Final = "Paused"  # until `since`; meanwhile others of the instance go on
 
 

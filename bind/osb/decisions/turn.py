@@ -71,6 +71,6 @@ def _candidates(
     yield (_BEGUN if begun else _INSTANCE), None, instance.look
     for one in view.bindings:
         urgency = bindings.urgency(view, one)
-        # The instance comes before what is not urgent.
+        # The instance comes before bindings that are not urgent.
         order = urgency if urgency < _INSTANCE else _INSTANCE + 0.5
         yield order, one, partial(bindings.look, binding=one)
