@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 
 def spaces(registry: CollectorRegistry) -> StateCounts:
     """Return what counts binding spaces, by how their konnectors are."""
-    gauge = Gauge(
-        "klutch_spaces", "Binding spaces, by what is heard of them.", ["state"], registry=registry
-    )
+    gauge = Gauge("klutch_spaces", "Binding spaces, by heartbeat.", ["state"], registry=registry)
     return StateCounts(gauge, states=STATES)
 
 

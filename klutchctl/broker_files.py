@@ -88,7 +88,7 @@ async def fetched(spec: BrokerSpec, credentials: Path) -> Catalogue:
     parts = urlsplit(address.url)
     here = is_loopback(parts)  # it never leaves this machine
     if not here and parts.scheme != "https":
-        hint = "Save what GET /v2/catalog answers, and give it with --catalog"
+        hint = "Save the answer of GET /v2/catalog, and give it with --catalog"
         raise ConfigError("only https is asked", where=f"ServiceBroker {spec.name}", hint=hint)
     async with BrokerClient(
         address,

@@ -250,7 +250,7 @@ def _home(variable: str, environ: Mapping[str, str]) -> Path:
         try:
             return Path.home()
         except RuntimeError:
-            problem = "HOME is not set, and this user has no entry that tells it"
+            problem = "HOME is not set, and this user has no entry with a home folder"
     raise HostError(problem, hint=f"Set HOME, or {variable} to an absolute path")
 
 

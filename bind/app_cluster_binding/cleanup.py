@@ -232,7 +232,7 @@ def _waiting(seen: Seen, terms: Terms, now: datetime, part: Decision) -> Decisio
 
 def _advice(seen: Seen, now: datetime) -> str:
     if seen.is_forced:
-        return "The konnector is not waited for any more: look at what holds these objects."
+        return "klutch-bind stopped waiting for the konnector: check these objects' finalizers."
     space = seen.space
     beat = manifest.get_text(
         None if space is None else space.cluster_binding, "status", "lastHeartbeatTime"

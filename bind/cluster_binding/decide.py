@@ -110,7 +110,7 @@ def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | No
         )
         return pending, None
     if beat.interval is None:
-        message = "The konnector does not say how often it beats"
+        message = "The konnector reports no heartbeat interval"
         return conditions.false(conditions.HEARTBEAT_INTERVAL_MISSING, message), None
     said, age = format_time(beat.time), now - beat.time
     longest = beat.timeout - timedelta.resolution  # to the second, it is too old already (F3)

@@ -138,7 +138,7 @@ def _issuer(section: Fields, folder: str) -> TrustedIssuer:
         raise section.error("url is not the https URL of an issuer", at="url")
     audiences = section.texts("audiences")
     if not all(audiences) or not audiences:
-        raise section.error("audiences is empty: name whom its tokens are for", at="audiences")
+        raise section.error("audiences is empty: name the audiences of its tokens", at="audiences")
     algorithms = section.texts("algorithms")
     unknown = [one for one in algorithms if one not in ALGORITHMS]
     if unknown:
@@ -192,7 +192,7 @@ def _rule(section: Fields, known: Mapping[str, str]) -> Rule:
     for key in section.nodes:
         _filled(section, key)
     if not section.nodes:
-        raise section.error("a rule that says nothing would allow everything to everybody")
+        raise section.error("an empty rule would allow everything to everybody")
     loose = "subjects" if rule.subjects else "claims" if rule.claims else ""
     if known and loose and not rule.issuers:
         raise section.error(
@@ -223,7 +223,7 @@ def _issuers(section: Fields, known: Mapping[str, str]) -> tuple[str, ...]:
 def _filled(section: Fields, key: str) -> None:
     """Refuse an empty field: it would be taken for one that is not asked."""
     if not section.nodes[key].plain():
-        raise section.error(f"{key} is empty: say something, or leave it out", at=key)
+        raise section.error(f"{key} is empty: give it a value, or leave it out", at=key)
 
 
 def _values(section: Fields, key: str) -> dict[str, tuple[str, ...]]:

@@ -35,8 +35,8 @@ class Audit:
     def __init__(self, clock: Clock, stream: TextIO | None = None) -> None:
         self._clock, self._stream = clock, stream
         self.requests = _counter("http_requests", "Answers of the front door.", "route", "status")
-        self._sign_ins = _counter("sign_ins", "Sign-ins, by what became of them.", "outcome")
-        self._binds = _counter("binds", "Bindings asked for, by what became of them.", "outcome")
+        self._sign_ins = _counter("sign_ins", "Sign-ins, by outcome.", "outcome")
+        self._binds = _counter("binds", "Requested bindings, by outcome.", "outcome")
 
     @property
     def counters(self) -> tuple[Counter, ...]:

@@ -110,7 +110,7 @@ def _said(claim: Manifest) -> Mapping[str, JSON]:
 
 
 _LOOK: Final = "In your cluster: kubectl -n klutch-bind get deployment konnector"
-_CONDITIONS: Final = "Its conditions say why."
+_CONDITIONS: Final = "Its conditions have the reason."
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,7 +323,7 @@ def _routed(callback: str) -> str:
 def _scopes(text: str) -> tuple[str, ...]:
     scopes = tuple(text.replace(",", " ").split())
     if "openid" not in scopes:
-        raise ConfigError("lacks openid, without which nobody is known", where="--oidc-scopes")
+        raise ConfigError("lacks openid, so tokens would name no user", where="--oidc-scopes")
     return scopes
 
 

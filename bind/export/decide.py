@@ -230,7 +230,7 @@ def _written(
 def _sentence(offer: Sequence[Manifest]) -> str:
     claimed = sorted({manifest.get_text(one, "resource") for one in offer})
     what = f"claims {', '.join(claimed)}" if claimed else "claims nothing"
-    return f"The template now {what}; what an app cluster has not accepted has no effect there"
+    return f"The template now {what}; a claim has no effect before an app cluster accepts it"
 
 
 def _offered(seen: Seen) -> Sequence[Condition]:
@@ -297,7 +297,7 @@ def answer(seen: RequestView, *, terms: Terms, now: datetime) -> Decision:
         return Decision(again=LIFETIME - age) if age < LIFETIME else decision.writes(ended)
     steps = list[Create]()
     if len(resources(request)) > MOST_RESOURCES:
-        message = f"It asks for more than {MOST_RESOURCES} resources: ask for them one by one"
+        message = f"It requests more than {MOST_RESOURCES} resources: request them one by one"
         return _unanswered(seen, steps, conditions.false(conditions.TOO_MANY, message), age)
     for name in resources(request):
         step = _export(seen, name, terms)

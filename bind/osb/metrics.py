@@ -25,7 +25,7 @@ class BrokerMetrics:
         self._up = gauge("klutch_osb_broker_up", "1 while a broker takes calls.")
         self._requests = CounterMetric(
             "klutch_osb_requests",
-            "Calls to brokers, by what they were answered.",
+            "Calls to brokers, by answer.",
             ["broker", "verb", "code"],
             registry=registry,
         )
@@ -37,13 +37,13 @@ class BrokerMetrics:
             registry=registry,
         )
         self._records = gauge(
-            "klutch_osb_records", "What brokers have, by state.", labelnames=["broker", "state"]
+            "klutch_osb_records", "Records of brokers, by state.", labelnames=["broker", "state"]
         )
         self._held = gauge(
             "klutch_osb_held", "Instances that go on only once somebody does something."
         )
         self._waiting: dict[str, set[Hashable]] = {}
-        self._operations = gauge("klutch_osb_operations", "What brokers are at work on.")
+        self._operations = gauge("klutch_osb_operations", "Running operations of brokers.")
         self._expiry = gauge(
             "klutch_osb_next_expiry_seconds",
             "Seconds until the next credentials expire; infinite where none do.",

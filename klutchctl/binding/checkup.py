@@ -71,7 +71,7 @@ def of_provider(provider: Provider) -> Iterator[Finding]:
 def _announced(provider: Provider) -> Finding:
     if provider.announces_iss:
         return ok("issuer", "its answers name their issuer (RFC 9207)")
-    return warning("issuer", "its answers do not say that they name their issuer (RFC 9207)")
+    return warning("issuer", "it does not announce the iss parameter (RFC 9207)")
 
 
 def _machines(provider: Provider) -> Finding:
@@ -222,6 +222,6 @@ def _exported(answer: Answer) -> Iterator[Finding]:
         return
     try:
         provider.authorize_url_of(answer.body)
-        yield ok("export", "/export says where people sign in")
+        yield ok("export", "/export names the address for the sign-in")
     except BadAnswer as error:
         yield problem("export", str(error))

@@ -131,7 +131,7 @@ def require_own_crd(binding: Manifest, crd: Manifest | None) -> None:
     owners = [] if crd is None else api.binding_references(crd)
     found = [(manifest.get_text(one, "name"), manifest.get_text(one, "uid")) for one in owners]
     if crd is not None and mine not in found:
-        hint = "The conditions of the binding say why"
+        hint = "The conditions of the binding have the reason"
         name = manifest.name_of(binding)
         raise BindEnded(f"CustomResourceDefinition {name} is not of its binding", hint=hint)
 
@@ -197,7 +197,7 @@ _YES: Final = frozenset({"y", "yes"})
 _NO: Final = frozenset({"n", "no"})
 _LONGEST: Final = 1024
 _TRIES: Final = 100  # a pipe of nonsense ends
-_PROPOSED: Final = "The provider says that you accepted this on its page:\n"
+_PROPOSED: Final = "The provider reports that you accepted this on its page:\n"
 
 
 class Verdict(Enum):

@@ -120,7 +120,7 @@ def version_problem(version: str) -> str:
     if version in _UNVERSIONED:
         return ""
     if not version:
-        return "it says no version"
+        return "it reports no version"
     match = _VERSION.fullmatch(version)
     if match is None:
         return "its version is no semantic version"
@@ -304,7 +304,7 @@ def _require(answer: Answer, place: str) -> None:
     if answer.status in (401, 403):
         raise Denied(text)
     if 300 <= answer.status < 400:
-        raise ConfigError(f"{place} redirects, which is not followed: give the URL it leads to")
+        raise ConfigError(f"{place} redirects, and redirects are not followed: give the final URL")
     if 400 <= answer.status < 500 and answer.status != 429:
         raise ConfigError(text)
     raise BindEnded(text)

@@ -124,7 +124,7 @@ def merged(grants: Sequence[Grant]) -> Grant:
     """Return several grants of one provider as one. Raises BadAnswer where spaces differ."""
     last = grants[-1]
     if len({place_of(grant.remote) for grant in grants}) > 1:
-        raise BadAnswer("the responses lead to different binding spaces")
+        raise BadAnswer("the responses name different binding spaces")
     requests = [request for grant in grants for request in grant.requests]
     return Grant(requests, last.kubeconfig, last.remote)
 
@@ -280,7 +280,7 @@ async def _served(provider: Cluster, made: Manifest) -> None:
     phase = await until(look, seconds=_SECONDS, every=1.0)
     name = ref.name
     if phase == "Failed":
-        why = manifest.get_text(last, "status", "terminalMessage") or "it does not say why"
+        why = manifest.get_text(last, "status", "terminalMessage") or "it gives no reason"
         raise BindEnded(f"the provider has refused the request {name}: {why}")
     if phase is None:
         said = [

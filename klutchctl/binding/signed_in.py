@@ -144,7 +144,7 @@ class SignIn:
             try:
                 answer = await callback.answer(seconds=_SECONDS)
             except TimeoutError:
-                raise NoConsent(f"nobody signed in within {_SECONDS / 60:.0f} minutes") from None
+                raise NoConsent(f"no sign-in within {_SECONDS / 60:.0f} minutes") from None
         if answer.error:
             raise Denied(f"the sign-in was refused: {answer.error}")
         if answer.document is not None:

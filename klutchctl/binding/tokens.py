@@ -106,7 +106,7 @@ class TokenSource:
                 interval = _checked(partial(grants.after_device_refusal, refusal, interval))
             except ProviderFault as fault:
                 raise BindEnded(str(fault)) from None
-        raise NoConsent("nobody signed in in time")
+        raise NoConsent("no sign-in in time")
 
     async def by_client(
         self,
@@ -192,7 +192,7 @@ def _checked(read: Callable[[], T]) -> T:
         return read()
     except GrantRefused as refusal:
         if refusal.error == "expired_token":
-            raise NoConsent("nobody signed in in time") from None
+            raise NoConsent("no sign-in in time") from None
         ended = Denied if refusal.error in _NO else ConfigError
         raise ended(f"the identity provider refused: {refusal}") from None
     except CredentialFault as fault:

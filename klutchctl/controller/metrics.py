@@ -131,10 +131,10 @@ class FleetMetrics(Collector, Observer):
 
     def _add_rounds(self) -> None:
         self._rounds = self._counter(
-            "watch_rounds_total", "Rounds, by what they came to.", "trigger", "result"
+            "watch_rounds_total", "Rounds, by result.", "trigger", "result"
         )
         self._outcomes = self._counter(
-            "watch_outcomes_total", "Lines of plans, by what became of them.", "status"
+            "watch_outcomes_total", "Lines of plans, by result.", "status"
         )
         self._duration = self._histogram(
             "watch_round_duration_seconds",
@@ -178,14 +178,14 @@ class FleetMetrics(Collector, Observer):
         )
         self._repairs = self._counter(
             "drift_repairs_total",
-            "Objects that were made again as the files say though these had not changed.",
+            "Repaired objects: they differed, though the files had not changed.",
             "control_plane",
         )
         self._hooks = self._counter(
-            "webhook_requests_total", "Calls of webhooks, by what became of them.", "hook", "result"
+            "webhook_requests_total", "Calls of webhooks, by outcome.", "hook", "result"
         )
         self._notifications = self._counter(
-            "notifications_total", "Notifications, by what became of them.", "sink", "result"
+            "notifications_total", "Notifications, by outcome.", "sink", "result"
         )
 
     def describe(self) -> list[Metric]:

@@ -207,7 +207,7 @@ class Phase:
 
     def stands_by(self) -> None:
         """Note that it waits for the Lease."""
-        self._waits_for = "another process leads, or its lease has not run out"
+        self._waits_for = "another process is the leader, or its lease has not expired"
 
     def leads(self, vitals: Vitals, fence: WriteFence) -> None:
         """Note that it leads: from now on its rounds count."""

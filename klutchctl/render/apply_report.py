@@ -344,7 +344,7 @@ def ends(why: str, sent: int, *, fetches: bool = False) -> str:
 _SHOWN_DIGITS: Final = 12  # of a commit
 _BECAUSE: Final = {
     Trigger.SOURCE: "the files have changed",
-    Trigger.RETRY: "another try of what was left undone",
+    Trigger.RETRY: "another try of the open changes",
     Trigger.DRIFT: "a look at everything",
 }
 

@@ -374,5 +374,5 @@ def _failed(cluster: Cluster, pending: Sequence[_Pending], seconds: float) -> Ho
     return HostError(
         f"{cluster.name} has not taken {len(pending)} objects after {seconds:.0f} s:"
         + "".join(lines),
-        hint="Mend the files and run the command again; the logs of the services may tell more",
+        hint="Mend the files and run the command again; read the logs of the services",
     )

@@ -335,7 +335,7 @@ def _release(kind: Kind, copy: Manifest, now: datetime) -> Patch:
 def _ends(seen: Seen) -> Decision:
     """Let the binding go, once what remains of it was stated: nobody could tell it later."""
     if not seen.reported:
-        return _drains("Waiting until the export says that nothing is synced any more")
+        return _drains("Waiting until the export reports the end of the sync")
     return _let_go(seen)
 
 

@@ -139,7 +139,7 @@ class AppKubeconfig(TaskSupervisor):
         if probed.fault:
             return probed.fault
         if probed.uid != self._in_use.uid:
-            return "it leads to another cluster; restart the konnector if it should serve that one"
+            return "it belongs to another cluster; restart the konnector to serve that one"
         app.rotate(connect(found, APP_CLUSTER))
         self._in_use = InUse(fingerprint, probed.uid)
         fields = {"secret": str(self._place)}

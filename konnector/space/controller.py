@@ -117,7 +117,7 @@ class ClusterBindings:
         if self._verdict != (fingerprint, ""):
             probed = await self._link.around.probe(content)
             other = probed.uid not in ("", self._guardian.space_uid)
-            fault = "it leads to another space of the same name" if other else probed.fault
+            fault = "it belongs to another space of the same name" if other else probed.fault
             self._verdict = (fingerprint, fault)
         return self._verdict[1]
 

@@ -140,7 +140,7 @@ def _conditions(seen: ClusterBindingView, version: str | None) -> Iterator[Condi
     if version:
         yield conditions.true(conditions.VALID_VERSION)
     else:
-        message = "This build of the konnector does not say its version."
+        message = "This build of the konnector has no version."
         yield conditions.false(conditions.VERSION_PARSE_ERROR, message)
     if not seen.control_plane_mode and seen.source_read:
         yield from _secret_valid(seen)

@@ -144,7 +144,7 @@ def unready_note(copy: Manifest, waited: timedelta) -> Note | None:
     parts = manifest.get_map(copy, "status").values()
     below = ({"status": part} for part in parts if isinstance(part, Mapping))
     said = dict.fromkeys(filter(None, map(_reason_for_waiting, (copy, *below))))
-    return Note("NotReady", f"Not ready: {'; '.join(said) or 'the provider does not say why'}")
+    return Note("NotReady", f"Not ready: {'; '.join(said) or 'the provider gives no reason'}")
 
 
 def noted_in(waited: timedelta) -> timedelta:

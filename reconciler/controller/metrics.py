@@ -36,7 +36,7 @@ class Metrics:
         )
         self.active = self._gauge("klutch_active_workers", "Keys worked on now.", "controller")
         self.ends = self._counter(
-            "klutch_reconcile", "Ends of work on a key, by what it came to.", "controller", "result"
+            "klutch_reconcile", "Reconciles of a key, by result.", "controller", "result"
         )
         self.errors = self._counter(
             "klutch_reconcile_errors", "Ends of work on a key with an error.", "controller"
@@ -47,9 +47,7 @@ class Metrics:
         self.leader = self._gauge(
             "klutch_leader_election_master_status", "1 while this process leads.", "name"
         )
-        self._events = self._counter(
-            "klutch_events", "Kubernetes Events, by what became of them.", "result"
-        )
+        self._events = self._counter("klutch_events", "Kubernetes Events, by outcome.", "result")
         self._held = self._counter(
             "klutch_held_writes", "Writes that a guard against loss held, each time.", "verb"
         )

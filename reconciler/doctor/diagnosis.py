@@ -116,7 +116,7 @@ class Examination:
 def clock(skew: timedelta | None, doubt: timedelta) -> Finding:
     """Judge how far the server is ahead of us; `doubt` is how wrong that may be. None = unknown."""
     if skew is None:
-        return warning(Check.CLOCK, "the API server does not tell its time")
+        return warning(Check.CLOCK, "the API server sends no Date header")
     off = max(abs(skew) - doubt, timedelta())
     if off < CLOCK_WARNING:
         return ok(Check.CLOCK, "its clock agrees with ours")

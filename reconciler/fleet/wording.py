@@ -142,7 +142,7 @@ CODES: Final[Mapping[str, str]] = {
     # Warnings
     "unlisted-file": "a list of a pipeline leaves out a file of the fleet",
     "unread-file": "a file has documents of a fleet, and no include reads it",
-    "wide-secrets": 'a claim is on all Secrets of the provider, and does not say "all"',
+    "wide-secrets": 'a claim is on all Secrets of the provider, and does not name "all"',
     "policy-default": "the files do not say what holds where no Policy has a path",
     "long-space-name": "the name of a binding space leaves little room for namespaces",
     "dependency-elsewhere": "a Binding depends on one that no cluster shares with it",

@@ -229,7 +229,7 @@ def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
         absent = f"the control plane has no APIServiceExport {unit.name}, and none is asked for"
         return _Fault("ExportMissing", absent)
     if get_text(facts.asked, "status", "phase") == "Failed":
-        why = get_text(facts.asked, "status", "terminalMessage") or "it does not say why"
+        why = get_text(facts.asked, "status", "terminalMessage") or "it gives no reason"
         return _Fault(_FAILED, f"the export request failed: {why}")
     for one in conditions.of(facts.asked):
         if one.status == FALSE and one.type != conditions.READY:

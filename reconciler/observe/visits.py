@@ -264,7 +264,7 @@ def _late(waiting: Sequence[str], seconds: float) -> Unavailable:
 def _nameless(access: Access) -> Unavailable:
     """Return the verdict on a cluster without an identity."""
     return Unavailable(
-        "it has no namespace kube-system, whose uid identifies a cluster",
+        "it has no namespace kube-system: its uid identifies a cluster",
         f"Check that {access} leads to a Kubernetes API server",
     )
 

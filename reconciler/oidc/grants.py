@@ -259,7 +259,7 @@ def device_code_of(status: int, body: bytes) -> DeviceCode:
         raise ProviderFault("the provider gave no secure address for the user code")
     expires_in, interval = _seconds(read, "expires_in"), _seconds(read, "interval")
     if not expires_in:
-        raise ProviderFault("the provider does not say how long its device code lives")
+        raise ProviderFault("the provider gives no lifetime of its device code")
     return DeviceCode(
         device_code=_required_secret(read, "device_code"),
         user_code=user_code,

@@ -235,7 +235,7 @@ def _awaits_backend(site: Site, unit: Unit) -> bool:
 def _resumed(site: Site, prune: prune_units.Prune) -> Change:
     """Return the line that ends an interrupted release of a unit that the files want again."""
     line = prune_units.change_of(site, replace(prune, policy=DeletionPolicy.RELEASE))
-    reason = "its release had not come to its end, and the files want it again"
+    reason = "its release had not ended, and the files name it again"
     # It stays, so no guard of what leaves holds it.
     return replace(line, action=Action.UPDATE, reason=reason)
 

@@ -290,7 +290,7 @@ def held_back(guards: Guards, changes: Sequence[Change], extent: Extent) -> tupl
     clusters = tuple(sorted({change.cluster for change in pruning}))
     held = []
     if guards.mode is PruneMode.REPORT and any(change.leaves for change in pruning):
-        message = "prune.mode is report: what left the files is shown and not done"
+        message = "prune.mode is report: releases and deletions are only shown"
         held.append(Held("report", message, clusters))
     if not extent.wanted and not guards.allow_empty:
         message = (

@@ -268,7 +268,7 @@ def host_problem(host: str) -> str:
     if address.version == 6 and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     if address.is_link_local or address.is_multicast or address in _METADATA:
-        return "its host is an address at which clouds tell secrets, or no server can be"
+        return "its host is a metadata address of clouds, or no address of a server"
     return "its host is no address of a server" if address.is_unspecified else ""
 
 

@@ -122,7 +122,7 @@ class PublicKey:
         if self.application is not None:  # the device signs digests, its flags and a counter
             flags, counter = reader.take(1)[0], reader.take(4)
             if not flags & _USER_PRESENT:
-                raise Refused("is of a security key that nobody touched")
+                raise Refused("is of a security key without a touch")
             message = _sha256(self.application) + bytes([flags]) + counter + _sha256(message)
         reader.end()
         try:

@@ -72,7 +72,7 @@ async def test_a_leader_that_is_killed_in_an_apply_is_followed_by_one_that_ends_
         async def stands_by():
             return await second.get("/readyz") == (
                 503,
-                "another process leads, or its lease has not run out\n",
+                "another process is the leader, or its lease has not expired\n",
             )
 
         await eventually(created)

@@ -316,7 +316,7 @@ async def test_a_finalizer_of_others_is_named_and_left_to_them(lived, policy):
     await lived.waits_for(f"APIServiceBinding {lived.managed.offer.name}", STUCK)
     await lived.annotate(keys.FORCE_CLEANUP, "true")
     lived.clock.put_forward(DEADLINE)
-    await lived.waits_for(STUCK, "look at what holds these objects", reason="DeadlineExceeded")
+    await lived.waits_for(STUCK, "check these objects' finalizers", reason="DeadlineExceeded")
     assert await lived.data() == data
 
     await lived.hold(lived.binding)

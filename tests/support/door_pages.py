@@ -47,7 +47,7 @@ CONDITIONS = (
     views.ConditionRow("SecretValid", "Unknown", "", "", "2d ago"),
 )
 LOOK = "In your cluster: kubectl -n klutch-bind get deployment konnector"
-WHY = "Its conditions say why."
+WHY = "Its conditions have the reason."
 _BOUND: Final[tuple[tuple[str, str, tuple[str, ...], str, views.Shape, str, str], ...]] = (
     (
         *("4ceiSrw8", "prod-eu", ("databases.shop.example", "queues.shop.example")),

@@ -76,7 +76,7 @@ class Api:
             about = replace(about, resource=resource.name)
             offer = await self._services.chosen(code.identity, resource)
             if code.consent is not None and code.claims != claims_digest(offer):
-                sentence = "The service asks for something else since you agreed. Run it again"
+                sentence = "The service changed its claims after your consent. Run it again"
                 raise Refused("conflict", sentence, reason="claims")
             if not self._services.codes.take(code.id, self._services.now()):
                 raise Refused("invalid_request", "The code was used already", reason="replay")

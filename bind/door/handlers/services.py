@@ -125,7 +125,7 @@ class Services:
         text = request.cookies.get(f"{_SESSION}{sid}", "")
         held = await self._opened(Session, sessions.SESSION, text)
         if held is None or held.wish.sid != sid:
-            sentence = "Nobody is signed in here, or not any more"
+            sentence = "You are not signed in, or your session has ended"
             raise Refused("invalid_token", sentence, reason="session")
         return held
 

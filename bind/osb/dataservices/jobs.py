@@ -168,7 +168,7 @@ def _number(text: str) -> int | None:
 
 _SOONEST: Final = timedelta(seconds=2)
 _SLOWEST: Final = timedelta(minutes=1)
-_RESTORED: Final = ("Forgotten", "What was restored stays")
+_RESTORED: Final = ("Forgotten", "The restored data stays")
 Step: TypeAlias = Decision | Purpose
 Answer: TypeAlias = Reply | Unsent | Unknown
 

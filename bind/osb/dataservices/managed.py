@@ -240,7 +240,7 @@ def framed(seen: Seen) -> decision.Decision | None:
     if seen.is_deleting and not seen.is_held:
         return decision.NOTHING
     if seen.is_deleting and not deletes(seen.live):
-        return released(seen, "Orphaned", "What stands behind this object stays")
+        return released(seen, "Orphaned", "The external resource of this object stays")
     if seen.config is None:
         name = config_name(seen.live)
         return seen.failed(f"ProviderConfig {name} is missing", again=None)

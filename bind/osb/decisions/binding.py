@@ -200,7 +200,7 @@ def _may_begin(seen: Seen) -> bool:
 def _restored(seen: Seen, current: Record) -> views.Next:
     """Give a Secret that was lost or edited its credentials back, or new ones."""
     name = credentials.name_of(seen.claim)
-    message = f"Secret {name} was deleted, or has not what was written; it gets credentials again"
+    message = f"Secret {name} was deleted or changed; klutch-osb writes the credentials again"
     decision = state.of(seen, false=[(causes.SECRET_LOST, message)], again=CHECKS)
     if seen.is_retrievable and seen.view.pause(current).misses < engine.MOST_READS:
         return fetch(seen, current, decision)

@@ -72,7 +72,7 @@ class BindingMoves(Moves):
     def _why(self, outcome: Outcome) -> str:
         match outcome:
             case outcomes.Done() | outcomes.Refused(word="conflict"):
-                return "what an earlier try with an unknown outcome made may be no whole binding"
+                return "an earlier try with an unknown outcome may have made an incomplete binding"
         return Moves._why(self, outcome)
 
     def answered(self, call: messages.Call, outcome: Outcome) -> Next:

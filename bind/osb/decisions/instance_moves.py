@@ -62,7 +62,7 @@ class InstanceMoves(Moves):
 
     def _why(self, outcome: Outcome) -> str:
         if self.pause.questions:
-            return "the broker has something of this id, and does not say what"
+            return "the broker has an object with this id, and does not describe it"
         return Moves._why(self, outcome)
 
     def _otherwise(self, move: Move, outcome: Outcome) -> views.Next:  # noqa: C901, PLR0911 - a move each

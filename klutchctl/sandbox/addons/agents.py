@@ -269,7 +269,7 @@ async def _held(way: Connection, wanted: frozenset[Right]) -> None:
             await asyncio.sleep(_POLL)
     raise HostError(
         f"the program of {way.name} has not got its rights after {_DEADLINE:.0f} s",
-        hint="Run the command again; the log of its kube-apiserver may tell more",
+        hint="Run the command again; read the log of its kube-apiserver",
     )
 
 

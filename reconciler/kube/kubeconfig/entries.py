@@ -221,7 +221,7 @@ def key_fault(pem: str) -> str:
     if not keys:
         return "holds no PEM block BEGIN PRIVATE KEY"
     if any(label.startswith("ENCRYPTED") or _ENCRYPTED_HEADER in block for label, block in keys):
-        return "is protected by a password, and nobody is there to type it"
+        return "is protected by a password, and there is no prompt for it"
     return ""
 
 

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 PERIOD: Final = 10.0  # seconds from one look at the object, or write, to the next
 _BREATH: Final = 1.0  # between two looks, however much there is to say
 _NOTES: Final = 50  # that wait for the object
-UNREAD: Final = "its FleetStatus was not read yet, which may say that it is suspended"
+UNREAD: Final = "its FleetStatus was not read yet, so it may be suspended"
 
 
 class FleetStatusWriter:

@@ -206,7 +206,7 @@ def test_claims_are_those_of_the_template(held, offered, want):
     assert body["spec"] == {"permissionClaims": want}
     assert annotations_of(body) == {}
     (note,) = decision.notes
-    assert (note.reason, "not accepted has no effect" in note.message) == ("OfferChanged", True)
+    assert (note.reason, "before an app cluster accepts" in note.message) == ("OfferChanged", True)
 
 
 def test_claims_that_are_all_withdrawn_leave_no_list():

@@ -120,7 +120,7 @@ def test_a_page_proposes_in_one_question_and_flags_narrow_it(flags, page, states
     """S2: a hostile door answers for the person."""
     found, asked = answered(page=page, **flags)
     assert (found, len(asked)) == (states, questions)
-    assert all(one.startswith("The provider says") for one in asked)
+    assert all(one.startswith("The provider reports") for one in asked)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_what_probes_say_from_the_first_look_to_the_end():
     said.append(phase.unready())
     assert said == [
         "the files have not been read yet",
-        "another process leads, or its lease has not run out",
+        "another process is the leader, or its lease has not expired",
         "",
         "the lease was lost",
     ]

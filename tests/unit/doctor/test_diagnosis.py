@@ -34,7 +34,7 @@ CLOCKS = {
     "far ahead": (timedelta(hours=1), SECOND, Level.PROBLEM, "3599 s ahead of"),
     "far behind": (-timedelta(minutes=2), SECOND, Level.PROBLEM, "119 s behind"),
     "a slow answer says little": (timedelta(seconds=30), timedelta(seconds=25), Level.OK, "agrees"),
-    "not told": (None, timedelta(), Level.WARNING, "does not tell"),
+    "not told": (None, timedelta(), Level.WARNING, "sends no Date header"),
 }
 
 

@@ -195,7 +195,7 @@ UNREADY: dict[str, tuple[Any, int, str]] = {  # a Ready of which age, and the Ev
     "early": ({}, 9, ""),
     "it lasts": ({"message": CREATED}, 10, f"Not ready: {CREATED}"),
     "it is ready": ({"status": "True", "message": CREATED}, 99, ""),
-    "unknown": ({"status": "Unknown", "reason": "Asked"}, 99, "does not say why"),
+    "unknown": ({"status": "Unknown", "reason": "Asked"}, 99, "gives no reason"),
     "never composed": ({"type": "Synced", "message": "no such field"}, 99, "no such field"),
     "of an older spec": ({"message": CREATED, "observedGeneration": 1}, 99, ""),
     "of no time": ({"message": CREATED, "lastTransitionTime": None}, 99, CREATED),

@@ -239,10 +239,10 @@ REFUSED_URLS = {
     "a way up": ("https://git.example.com/a/../b", "its path is not that of a repository"),
     "a query": ("https://git.example.com/a?b", "a query or fragment"),
     "a port that is none": ("https://git.example.com:x/a", "it is no URL"),
-    "where clouds tell secrets": ("https://169.254.169.254/a", "at which clouds tell secrets"),
-    "so, mapped": ("https://[::ffff:169.254.169.254]/a", "at which clouds tell secrets"),
-    "so, of version 6": ("https://[fe80::1]/a", "at which clouds tell secrets"),
-    "so, of another kind": ("https://[fd00:ec2::254]/a", "at which clouds tell secrets"),
+    "where clouds tell secrets": ("https://169.254.169.254/a", "is a metadata address of clouds"),
+    "so, mapped": ("https://[::ffff:169.254.169.254]/a", "is a metadata address of clouds"),
+    "so, of version 6": ("https://[fe80::1]/a", "is a metadata address of clouds"),
+    "so, of another kind": ("https://[fd00:ec2::254]/a", "is a metadata address of clouds"),
     "everybody": ("https://0.0.0.0/a", "no address of a server"),
 }
 

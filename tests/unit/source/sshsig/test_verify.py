@@ -69,8 +69,8 @@ REFUSED = {
     "wrong magic": (ed25519(), {"magic": b"SSHSIX"}, "is no SSH signature inside its armor"),
     "version 2": (ed25519(), {"version": 2}, "is of version 2, and only 1 is known"),
     "a reserved field": (ed25519(), {"reserved": b"x"}, "uses a field that is reserved"),
-    "nobody touched": (signing.security_key(flags=0), {}, "a security key that nobody touched"),
-    "nobody touched, ecdsa": (signing.security_ecdsa(flags=4), {}, "nobody touched"),
+    "nobody touched": (signing.security_key(flags=0), {}, "a security key without a touch"),
+    "nobody touched, ecdsa": (signing.security_ecdsa(flags=4), {}, "without a touch"),
     "SHA-1 by RSA": (Signer("ssh-rsa", RSA.private, b"ssh-rsa"), {}, "is made with 'ssh-rsa', not"),
     "another algorithm": (
         Signer("ssh-ed25519", ed25519().private, b"ssh-ed448"),
