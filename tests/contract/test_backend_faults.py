@@ -114,7 +114,7 @@ async def test_a_leader_that_was_stopped_for_too_long_writes_nothing_any_more(
         rights = (ROLE_BINDING, names.BINDER, tenant.own_space)
         await tenant.remove(*rights)
         second.send(signal.SIGCONT)
-        await eventually(lambda: "stands for election again" in second.log.read_text())
+        await eventually(lambda: "waits for the lease again" in second.log.read_text())
         await backends.stands_by(second)
         assert second.writes_since(mark) == []
         assert third.writes_since(mark) != []

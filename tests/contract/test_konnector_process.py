@@ -121,7 +121,7 @@ async def one_is_stopped_for_too_long(
     await claim(scene, "later")
     await all_copied(scene, "later")
     second.send(signal.SIGCONT)
-    await eventually(lambda: "stands for election again" in second.log.read_text())
+    await eventually(lambda: "waits for the lease again" in second.log.read_text())
     await made.stands_by(second)
     assert second.writes_since(mark) == []
     assert third.writes_since(mark) != []
