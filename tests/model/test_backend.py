@@ -289,6 +289,13 @@ async def mapped(scene: Scene) -> bool:
     return manifest.get_text(mapping, "status", "namespace") == scene.service_namespace
 
 
+async def make_mapped(scene: Scene) -> None:
+    """Make the space, and an app namespace with its service namespace."""
+    await scene.make_space()
+    await map_namespace(scene)
+    await until(lambda: mapped(scene))
+
+
 async def goes(scene: Scene) -> bool:
     service = await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
     return service is None or manifest.is_deleting(service)
@@ -298,9 +305,7 @@ async def test_an_app_namespace_gets_a_counterpart_where_the_konnector_has_right
     scene: Scene,
 ) -> None:
     async with scene.backend():
-        await scene.make_space()
-        await map_namespace(scene)
-        await until(lambda: mapped(scene))
+        await make_mapped(scene)
         service = await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
         home = f"{scene.space}/{scene.app_namespace}"
         notes = dict(manifest.annotations_of(service))
@@ -319,9 +324,7 @@ async def test_an_app_namespace_gets_a_counterpart_where_the_konnector_has_right
 
 async def test_a_counterpart_that_was_left_behind_is_found_at_the_start(scene: Scene) -> None:
     async with scene.backend():
-        await scene.make_space()
-        await map_namespace(scene)
-        await until(lambda: mapped(scene))
+        await make_mapped(scene)
     await unmap_namespace(scene)
     clock = ForwardClock()
     clock.put_forward(timedelta(hours=2))  # before that, a restore may bring its app namespace
@@ -364,9 +367,7 @@ async def test_an_app_namespace_that_is_back_before_the_search_ends_keeps_its_da
 ) -> None:
     faults = Faults()
     async with backend(scene.plane.connection, faults=faults):
-        await scene.make_space()
-        await map_namespace(scene)
-        await until(lambda: mapped(scene))
+        await make_mapped(scene)
         service = await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
         search = on("list", kind=refs.SECRET, namespace=scene.service_namespace)
         faults.add(search.nth(1), Meanwhile(lambda: map_namespace(scene)))
@@ -380,9 +381,7 @@ async def test_an_app_namespace_that_is_back_before_the_search_ends_keeps_its_da
 async def test_released_data_keep_their_namespace(scene: Scene) -> None:
     plane = scene.plane.cluster
     async with scene.backend():
-        await scene.make_space()
-        await map_namespace(scene)
-        await until(lambda: mapped(scene))
+        await make_mapped(scene)
         kept = secret("kept", scene.service_namespace)
         kept = manifest.put(
             kept, {keys.RELEASED: "2026-01-01T00:00:00Z"}, "metadata", "annotations"
@@ -404,9 +403,7 @@ async def test_copies_that_nobody_deletes_keep_their_namespace(scene: Scene) -> 
     search = on("list", kind=refs.SECRET, namespace=scene.service_namespace)
     faults.add(search, Meanwhile(note))
     async with backend(scene.plane.connection, faults=faults, clock=clock):
-        await scene.make_space()
-        await map_namespace(scene)
-        await until(lambda: mapped(scene))
+        await make_mapped(scene)
         notes = Marks(annotations={keys.BOUND: "true", keys.ORPHANED: "2026-01-01T00:00:00Z"})
         copy = build(kind, "orders", namespace=scene.service_namespace, marks=notes, spec={})
         await plane.create(copy, kind, manager="konnector")
@@ -430,9 +427,7 @@ async def test_copies_that_nobody_deletes_keep_their_namespace(scene: Scene) -> 
 async def test_copies_go_with_a_space_that_is_deleted(scene: Scene, *, kept: bool) -> None:
     plane, kind = scene.plane.cluster, scene.offer.kind
     async with scene.backend():
-        await scene.make_space()
-        await map_namespace(scene)
-        await until(lambda: mapped(scene))
+        await make_mapped(scene)
         notes = Marks(annotations={keys.BOUND: "true"})
         copy = build(kind, "orders", namespace=scene.service_namespace, marks=notes, spec={})
         await plane.create(copy, kind, manager="konnector")

@@ -289,6 +289,11 @@ async def test_an_app_cluster_that_is_gone_for_good_is_waited_for_until_somebody
     assert await lived.managed.export() is not None
 
     await lived.annotate(keys.FORCE_CLEANUP, "true")
+    await ends(lived, policy, data)
+
+
+async def ends(lived, policy, data):
+    """Assert that it ends, and its data with it where the policy is Delete."""
     await lived.ended()
     if policy == "Delete":
         await until(lived.has_let_the_data_go)
@@ -301,9 +306,7 @@ async def test_a_konnector_that_was_silent_for_long_is_not_waited_for(lived):
     data = await lived.data()
     lived.clock.put_forward(3 * api.INTERVAL)
     await lived.delete()
-    await lived.ended()
-    assert await lived.data() == data
-    assert await lived.space_is_released()
+    await ends(lived, "Release", data)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -320,8 +323,4 @@ async def test_a_finalizer_of_others_is_named_and_left_to_them(lived, policy):
     assert await lived.data() == data
 
     await lived.hold(lived.binding)
-    await lived.ended()
-    if policy == "Delete":
-        await until(lived.has_let_the_data_go)
-        return
-    assert await lived.data() == data
+    await ends(lived, policy, data)

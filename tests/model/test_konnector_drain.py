@@ -56,6 +56,14 @@ async def with_credentials(scene: Scene) -> None:
     await until(lambda: scene.in_app(SECRET, "orders-creds", scene.app_namespace))
 
 
+async def hold(scene: Scene, policy: str) -> None:
+    """Have a konnector hold the binding with credentials, and end."""
+    async with konnector(scene.app.connection):
+        await with_credentials(scene)
+        await scene.set_policy(policy)
+        await until(lambda: is_held(scene))
+
+
 async def test_a_plain_binding_is_never_held_and_its_data_stay(scene: Scene) -> None:
     async with scene.backend(), konnector(scene.app.connection):
         await with_credentials(scene)
@@ -237,10 +245,7 @@ async def test_copies_are_released_though_their_version_is_served_no_more(
     With Delete, too, as there is a copy.
     """
     async with scene.backend():
-        async with konnector(scene.app.connection):
-            await with_credentials(scene)
-            await scene.set_policy(policy)
-            await until(lambda: is_held(scene))
+        await hold(scene, policy)
         await served_in_another_version(scene)
         if policy == "Delete":  # as a person does who has no konnector
             await scene.patch_instance({"metadata": {"finalizers": None}})
@@ -262,10 +267,7 @@ async def test_deletions_that_are_waited_for_go_on_in_another_version(scene: Sce
     goes_with_space: manifest.Manifest = {"metadata": {"annotations": {keys.DRAINING: "true"}}}
     newer = replace(scene.offer.kind, version="v2")
     async with scene.backend():
-        async with konnector(scene.app.connection):
-            await with_credentials(scene)
-            await scene.set_policy("Delete")
-            await until(lambda: is_held(scene))
+        await hold(scene, "Delete")
         await scene.app.cluster.merge_patch(ref, goes_with_space, manager=MANAGER)
         await served_in_another_version(scene)
         await scene.unbind()
@@ -279,10 +281,7 @@ async def test_deletions_that_are_waited_for_go_on_in_another_version(scene: Sce
 async def test_a_kind_that_is_served_nowhere_has_no_copies(scene: Scene) -> None:
     """The provider took its service away, with all copies."""
     async with scene.backend():
-        async with konnector(scene.app.connection):
-            await with_credentials(scene)
-            await scene.set_policy("Release")
-            await until(lambda: is_held(scene))
+        await hold(scene, "Release")
         await remove(scene.plane, CRD, "", scene.offer.name)
         await until(lambda: is_unserved(scene))
         await scene.unbind()
@@ -293,10 +292,7 @@ async def test_a_kind_that_is_served_nowhere_has_no_copies(scene: Scene) -> None
 
 async def test_a_drain_goes_on_after_a_restart(scene: Scene) -> None:
     async with scene.backend():
-        async with konnector(scene.app.connection):
-            await with_credentials(scene)
-            await scene.set_policy("Release")
-            await until(lambda: is_held(scene))
+        await hold(scene, "Release")
         await scene.unbind()
         assert manifest.is_deleting(await scene.binding())
         async with konnector(scene.app.connection):

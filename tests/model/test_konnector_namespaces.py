@@ -241,12 +241,12 @@ async def test_copies_of_an_export_that_is_withdrawn_keep_their_mapping(scene: S
 
         await until(is_kept)
         await remove(scene.plane, scene.offer.kind, scene.service_namespace, "orders")
+        await until(lambda: goes(scene, clock))
 
-        async def goes() -> bool:
-            clock.put_forward(timedelta(seconds=15))
-            return await mapping_gone(scene)
 
-        await until(goes)
+async def goes(scene: Scene, clock: ForwardClock) -> bool:
+    clock.put_forward(timedelta(seconds=15))
+    return await mapping_gone(scene)
 
 
 def is_kept(event: manifest.Manifest) -> bool:
@@ -295,12 +295,7 @@ async def test_a_binding_whose_secret_is_missing_holds_the_mapping_of_its_copies
         about = [manifest.get_text(one, "regarding", "name") for one in events if is_kept(one)]
         assert about == [manifest.name_of(others[0])]
         await remove(scene.plane, scene.offer.kind, scene.service_namespace, "orders")
-
-        async def goes() -> bool:
-            clock.put_forward(timedelta(seconds=15))
-            return await mapping_gone(scene)
-
-        await until(goes)
+        await until(lambda: goes(scene, clock))
     for other in others:
         await remove_for_good(
             scene.app, manifest.ref_of(scene.app.name, API_SERVICE_BINDING, other)

@@ -41,6 +41,12 @@ CATALOGUE = Catalogue(
 )  # fmt: skip
 
 
+def sorts(call: object) -> tuple[object, ...]:
+    """Return the parts of a call that depend on the state alone."""
+    names = ("operation", "instance", "binding")
+    return type(call), *(getattr(call, one, None) for one in names)
+
+
 def ago(seconds: float) -> str:
     return (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 

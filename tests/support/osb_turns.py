@@ -178,7 +178,7 @@ class Turns:
         return timedelta()
 
     def _turn(self) -> timedelta | None:
-        following = instance.look(self.view())
+        following = instance.look(replace(self.view(), free=True))
         self._follow(following)
         ask: Ask | None = following.ask
         if ask is None:

@@ -129,7 +129,7 @@ def view(live: Manifest | None, *records: Record, **fields: Any) -> InstanceView
     made = InstanceView(
         "plane", KIND, "app", "orders", live, place=PLACE, broker=BROKER, records=records, now=NOW
     )
-    return replace(made, **fields)
+    return replace(made, **{"free": True, **fields})
 
 
 # What follows, in words

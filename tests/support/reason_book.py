@@ -27,7 +27,6 @@ PLACES: Final = {
     **dict.fromkeys(("warning", "problem"), 0),  # of a doctor
     **{"Verdict": 1, "Trouble": 1, "Cause": 2, "PlaneHealth": 2, "Condition": 3},
 }
-OF_KUBERNETES: Final = {"Condition": 2}  # as of dataservices: without a severity
 # Reasons that are made of two words, and those of enumerations.
 MADE: Final = {
     *(f"Units{one.value}" for one in (State.DEGRADED, State.UNKNOWN, State.PROGRESSING)),
@@ -54,10 +53,9 @@ def given(tree: ast.Module) -> Iterator[tuple[int, str]]:
         and isinstance(node.target, ast.Name)
         and isinstance(node.value, ast.Constant)
     }
-    own = any(isinstance(node, ast.ClassDef) and node.name == "Condition" for node in tree.body)
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         name = getattr(call.func, "id", getattr(call.func, "attr", ""))
-        place = (OF_KUBERNETES if own else {}).get(name, PLACES.get(name, len(call.args)))
+        place = PLACES.get(name, len(call.args))
         found = [*call.args[place : place + 1]]
         found += [one.value for one in call.keywords if one.arg == "reason" and name in PLACES]
         for one in found:

@@ -159,7 +159,7 @@ class Instances(Store[Seen]):
         return rules.view_of(seen, kind, live, kept.records, bound, kept.pauses)
 
     def look(self, seen: Seen, kept: Kept) -> Next:
-        return instance.look(self.view(seen, kept))
+        return instance.look(replace(self.view(seen, kept), free=True))
 
     def answer(self, seen: Seen, kept: Kept, ask: Ask, outcome: Outcome) -> Next:
         if isinstance(outcome, outcomes.Done) and outcome.parameters is not None:

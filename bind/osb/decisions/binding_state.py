@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 from bind.osb.decisions import causes, credentials, record
+from bind.osb.decisions.instance_state import DELETING, FAILED, PENDING, READY
 from bind.osb.decisions.record import Record, Sent
 from bind.osb.decisions.view import BindingView, InstanceView, parameters_of
 from reconciler.blueprints.offering.outcomes import Done
@@ -179,12 +180,8 @@ def ends(view: InstanceView, binding: BindingView) -> bool:
     return causes.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting) is None
 
 
-PENDING: Final = "Pending"
 BINDING: Final = "Binding"
-READY: Final = "Ready"
 ROTATING: Final = "Rotating"
-DELETING: Final = "Deleting"
-FAILED: Final = "Failed"
 
 
 def of(

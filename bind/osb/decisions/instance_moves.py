@@ -38,14 +38,14 @@ class InstanceMoves(Moves):
 
     def _row(self, call: messages.Call) -> str:  # noqa: PLR0911 - a row each
         """Return the row of the table that an answer is of, "" where nothing waits for it."""
-        intent, operation, state = self.one.intent, self.one.operation, self.one.state
-        questions, is_new = self.pause.questions, state == record.INTENDED
+        one, questions = self.one, self.pause.questions
+        intent, operation, is_new = one.intent, one.operation, one.state == record.INTENDED
         is_open = operation is None and intent is not None and not intent.closed
         match call:
             case messages.Provision():
                 return "Provision" if is_new and is_open else ""
             case messages.Update():
-                return "Update" if state == record.PRESENT and is_open else ""
+                return "Update" if one.state == record.PRESENT and is_open else ""
             case messages.Deprovision():
                 return "Deprovision" if self.is_leaving and operation is None else ""
             case messages.FetchInstance() if not (is_new or questions):
@@ -53,7 +53,7 @@ class InstanceMoves(Moves):
             case messages.LastOperation() if operation is not None:
                 polls = {record.INTENDED: "making", record.LEAVING: "leaving"}
                 late = " late" if operation.deadline <= self.now else ""
-                return polls.get(state, "changing") + late
+                return polls.get(one.state, "changing") + late
         if intent is None or not (is_new and is_open):
             return ""
         if questions:

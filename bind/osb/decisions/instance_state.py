@@ -191,8 +191,7 @@ def kept(view: InstanceView, current: Record) -> Decision:
     """Return the status of an instance that is there: what is well; else it stays as it was."""
     closed = current.intent
     if closed is None:
-        repaired = [causes.PROVISIONED, causes.UP_TO_DATE]
-        return of(view, current, true=repaired)
+        return of(view, current, true=[causes.PROVISIONED, causes.UP_TO_DATE])
     if closed.closed == record.MISSING:
         return of(view, current, phase=FAILED)
     return of(view, current)

@@ -132,7 +132,7 @@ class InstanceView:
     unsure: str = ""
     term: str = ""
     now: datetime = field(kw_only=True)
-    free: bool = True
+    free: bool = False
 
     @property
     def current(self) -> Record | None:

@@ -296,7 +296,7 @@ _INSTANCE_STATUS: Final = _object(
 )
 _BINDING_STATUS: Final = _object(
     "Observed state.",
-    phase={"description": "Pending, Provisioning, Ready, Updating, Deleting or Failed.", **_TEXT},
+    phase={"description": "Pending, Binding, Ready, Rotating, Deleting or Failed.", **_TEXT},
     bindingID={"description": "Id of the binding at the broker.", **_TEXT},
     binding=_object("The Secret with the credentials.", name=_TEXT),
     endpoints={

@@ -54,8 +54,8 @@ _UNCHECKED: Final = (
     *("patternProperties", "unevaluatedProperties", "unevaluatedItems"),
     *("$dynamicRef", "$recursiveRef"),
 )
-# Keywords that may allow further names.
-_FURTHER: Final = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
+# Keywords that may allow further names, also beside "additionalProperties": false.
+_FURTHER: Final = frozenset(("$ref", "patternProperties"))
 _CITED: Final = frozenset(
     (
         *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "type"),
@@ -356,9 +356,13 @@ def of_update(plan: Plan, parameters: Mapping[str, JSON], changed: Iterable[str]
 
 
 def changeable(schemas: Schemas) -> frozenset[str] | None:
-    """Return the parameters that an update may change; None where it may change any."""
+    """Return the parameters that an update may change; None where it may change any.
+
+    They are those that the schema names, also where it does not forbid others.
+    """
     update = get_map(schemas.update)
-    is_open = update.get("additionalProperties") not in (None, False)
+    closed = update.get("additionalProperties") is False
+    is_open = not closed and ("allOf" in update or update.get("additionalProperties") is not None)
     if not says(schemas.update) or is_open or update.keys() & _FURTHER:
         return None
     return frozenset(get_map(update, "properties"))

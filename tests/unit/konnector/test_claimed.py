@@ -146,13 +146,6 @@ DIRECTIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("claims", "provider", "consumer", "steps"), DIRECTIONS.values(), ids=DIRECTIONS.keys()
-)
-def test_direction(claims, provider, consumer, steps):
-    assert reported(decide(looked(claims, provider, consumer))) == steps
-
-
 SELECTED = {
     "another name does not come down (H2)": (OTHER_NAME, plane(), None, []),
     "nor from another app namespace (H2)": (OTHER_PLACE, plane(), None, []),
@@ -185,10 +178,11 @@ SELECTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("claims", "provider", "consumer", "steps"), SELECTED.values(), ids=SELECTED.keys()
-)
-def test_selectors_hold_on_both_sides(claims, provider, consumer, steps):
+RULES = DIRECTIONS | SELECTED
+
+
+@pytest.mark.parametrize(("claims", "provider", "consumer", "steps"), RULES.values(), ids=RULES)
+def test_direction_and_selectors(claims, provider, consumer, steps):
     assert reported(decide(looked(claims, provider, consumer))) == steps
 
 

@@ -194,12 +194,17 @@ async def test_a_new_way_counts_as_a_recovery_and_the_old_one_no_more():
     await cluster.close()
 
 
-async def test_an_old_way_is_closed_when_the_last_call_over_it_has_ended():
+async def called_and_rotated():
     old, new = server(), server()
     cluster = RotatingCluster(old)
     call = asyncio.create_task(cluster.get(Ref("plane", CONFIG_MAP, "here", "one")))
     await asyncio.sleep(0)
     cluster.rotate(new)
+    return old, new, cluster, call
+
+
+async def test_an_old_way_is_closed_when_the_last_call_over_it_has_ended():
+    old, new, cluster, call = await called_and_rotated()
     await asyncio.sleep(0)
     assert not old.closed.is_set()
     old.waits.set()
@@ -211,11 +216,7 @@ async def test_an_old_way_is_closed_when_the_last_call_over_it_has_ended():
 
 
 async def test_closing_waits_for_no_call_over_an_old_way():
-    old, new = server(), server()
-    cluster = RotatingCluster(old)
-    call = asyncio.create_task(cluster.get(Ref("plane", CONFIG_MAP, "here", "one")))
-    await asyncio.sleep(0)
-    cluster.rotate(new)
+    old, new, cluster, call = await called_and_rotated()
     await asyncio.wait_for(cluster.close(), 5)
     assert (old.closed.is_set(), new.closed.is_set()) == (True, True)
     call.cancel()

@@ -118,13 +118,10 @@ async def test_processes_are_detached_and_found_by_their_sandbox_only(layouts, e
 
 
 def test_the_exit_status_of_a_child_is_left_to_its_parent():
-    child = subprocess.Popen([sys.executable, "-c", SLEEPS], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    with child.stdout as output:
-        assert output.readline() == b"up\n"
-    started = psutil.Process(child.pid).create_time()
-    processes.stop([Observed(child.pid, (), started)], grace=60)
-    assert child.wait() == -signal.SIGTERM
+    with subprocess.Popen([sys.executable, "-c", SLEEPS], stdout=subprocess.PIPE) as child:
+        assert next(iter(child.stdout or ())) == b"up\n"
+        processes.stop([Observed(child.pid, (), psutil.Process(child.pid).create_time())], grace=60)
+    assert child.returncode == -signal.SIGTERM
 
 
 def test_a_pid_that_is_somebody_elses_by_now_is_left_alone():

@@ -123,6 +123,8 @@ def test_what_a_schema_refuses_is_found():
     assert refused > 100
 
 
+CLOSED, SIZED = {"additionalProperties": False}, [{"required": ["size"]}]
+FITS = ({"size": 6, "zone": "a"}, ["size"], "")
 SMALL: Manifest = {"type": "object", "required": ["size"], "properties": {"size": {"maximum": 5}}}
 
 
@@ -133,8 +135,11 @@ SMALL: Manifest = {"type": "object", "required": ["size"], "properties": {"size"
         ({"type": "object"}, {}, ["size"], "parameters.size is missing"),
         (of(size={"maximum": 9}), {"size": 6, "zone": "a"}, ["size"], ""),
         (of(size={"maximum": 9}), {"size": 6, "zone": "b"}, ["zone"], "zone cannot be changed"),
-        ({"additionalProperties": False}, {"size": 1}, ["size"], "size cannot be changed"),
+        (CLOSED, {"size": 1}, ["size"], "size cannot be changed"),
         (of(size={}) | {"additionalProperties": True}, {"zone": "b"}, ["zone"], ""),
+        (of(size={}) | {"anyOf": SIZED}, {"zone": "b"}, ["zone"], "zone cannot be changed"),
+        (of(size={}) | {"allOf": SIZED}, {"zone": "b", "size": 6}, ["zone"], ""),
+        *((of(size={}) | CLOSED | {one: SIZED}, *FITS) for one in ("allOf", "anyOf", "oneOf")),
     ],
 )
 def test_a_change_is_to_fit_what_the_plan_says_of_changes(update, given, changed, said):

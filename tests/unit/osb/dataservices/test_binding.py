@@ -185,17 +185,12 @@ STATES = [  # as the tree before wrote them, and the call that each of them has 
 ]  # fmt: skip
 
 
-def sorts(call):
-    """Return what of a call goes by the state alone."""
-    return type(call), getattr(call, "operation", None), getattr(call, "binding", None)
-
-
 @pytest.mark.parametrize(("_", "text", "marks", "call"), STATES, ids=[row[0] for row in STATES])
 def test_what_the_tree_before_wrote_goes_on(_, text, marks, call):
     of = live(text, marks, created=text is BOUND)
     known = seen(of)
     assert BINDINGS.stated(known, BINDINGS.records(known)) == BINDINGS.held(known)
-    assert sorts(process(of).call()) == sorts(call)
+    assert objects.sorts(process(of).call()) == objects.sorts(call)
 
 
 @pytest.mark.parametrize(("_", "text", "marks", "call"), STATES, ids=[row[0] for row in STATES])
