@@ -194,7 +194,7 @@ async def is_reported(scene, host, commit):
         events = await scene.plane.cluster.list(EVENT, namespace=HOME)
         notes = [get_text(one, "note") for one in events.items if one["reason"] == "GuardTripped"]
         assert said[-1:], commit
-        assert said[-1].startswith("held back by a guard: the files want nothing at all"), said
+        assert said[-1].startswith("held back by a guard: the files have no unit left"), said
         assert any("prune.allowEmpty" in one for one in notes), notes
         return True
 
