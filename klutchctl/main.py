@@ -128,7 +128,6 @@ for _one in COMMANDS:
     _end = end_of_help(f"{_one.name} {_one.example}", _one.codes, _one.heeds)
     app.command(_one.name, cls=Command, rich_help_panel=_one.group, epilog=_end)(_one.run)
 
-
 _PACKAGES: Final = ("klutchctl", "reconciler", "konnector", "bind")
 
 

@@ -146,10 +146,14 @@ class Transport:
         finally:
             await self._release(pool)
 
+    def _check_open(self, *, sent: bool) -> None:
+        """Raise NoAnswer if it was closed meanwhile: aiohttp takes its use for a defect of ours."""
+        if self._closed:
+            raise NoAnswer("the connection was closed by us", sent=sent, permanent=not sent)
+
     @contextlib.contextmanager
     def _reading(self, response: aiohttp.ClientResponse | Stream) -> Iterator[None]:
-        if self._closed:  # while it began: aiohttp takes reading from it for a defect of ours
-            raise NoAnswer("the connection was closed by us", sent=True)
+        self._check_open(sent=True)
         self._open.add(response)
         try:
             yield
@@ -245,12 +249,12 @@ class Transport:
             stream = await pool.streams.open(tuple(headers.items()), silence=read_timeout)
             if stream is not None:
                 return stream
+            self._check_open(sent=False)
         return await self._request(pool, request, auth, self._clock(read=read_timeout))
 
     def _lease(self, certificate: ClientCertificate | None) -> _Pool:
         """Return the connections to use; new ones where the client certificate changed."""
-        if self._closed:
-            raise NoAnswer("the connection was closed by us", sent=False, permanent=True)
+        self._check_open(sent=False)
         if self._pool is None or self._pool.certificate != certificate:
             if self._pool is not None:
                 self._retired.append(self._pool)

@@ -274,19 +274,22 @@ def test_http2_can_be_turned_off():
     assert (found, multiplex.PROTOCOLS) == ("http/1.1\n", ("h2", "http/1.1"))
 
 
-BEGINNINGS = {"h2": (multiplex.Stream, "opened"), "http/1.1": (aiohttp.ClientResponse, "start")}
+BEGINNINGS = [
+    ("h2", multiplex.Stream, "opened"),
+    ("http/1.1", aiohttp.ClientResponse, "start"),
+    ("http/1.1", multiplex.Multiplexer, "open"),
+]
 
 
-@pytest.mark.parametrize("spoken", BEGINNINGS)
+@pytest.mark.parametrize(("spoken", "kind", "method"), BEGINNINGS)
 async def test_a_connection_may_be_closed_while_an_answer_begins(
-    control_plane, namespace, monkeypatch, spoken
+    control_plane, namespace, monkeypatch, spoken, kind, method
 ):
     monkeypatch.setattr(transport, "PROTOCOLS", (spoken,))
-    kind, method = BEGINNINGS[spoken]
     start, cluster = getattr(kind, method), KubeCluster(control_plane.connection)
 
-    async def start_and_close(*arguments: Any) -> Any:
-        began = await start(*arguments)
+    async def start_and_close(*arguments: Any, **more: Any) -> Any:
+        began = await start(*arguments, **more)
         await cluster.close()
         return began
 

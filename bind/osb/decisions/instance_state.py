@@ -189,12 +189,9 @@ def of(
 
 def kept(view: InstanceView, current: Record) -> Decision:
     """Return the status of an instance that is there: what is well; else it stays as it was."""
-    closed = current.intent
-    if closed is None:
+    if (closed := current.intent) is None:
         return of(view, current, true=[causes.PROVISIONED, causes.UP_TO_DATE])
-    if closed.closed == record.MISSING:
-        return of(view, current, phase=FAILED)
-    return of(view, current)
+    return of(view, current, phase=FAILED if closed.closed == record.MISSING else READY)
 
 
 def begun(view: InstanceView, current: Record, intent: Intent) -> Decision:

@@ -146,7 +146,7 @@ DIRECTIONS = {
 }  # fmt: skip
 
 
-SELECTED = {
+RULES = DIRECTIONS | {
     "another name does not come down (H2)": (OTHER_NAME, plane(), None, []),
     "nor from another app namespace (H2)": (OTHER_PLACE, plane(), None, []),
     "a service namespace is not an app namespace": (
@@ -176,9 +176,6 @@ SELECTED = {
     ),
     "nor there if its namespace is claimed no more": (OTHER_PLACE, plane("Consumer"), None, []),
 }  # fmt: skip
-
-
-RULES = DIRECTIONS | SELECTED
 
 
 @pytest.mark.parametrize(("claims", "provider", "consumer", "steps"), RULES.values(), ids=RULES)
