@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from bind.osb import informers as views
-from bind.osb.brokers import Brokers, Calls
+from bind.osb.brokers import Brokers
+from bind.osb.connections import Calls
 from bind.osb.decisions import binding as bindings
 from bind.osb.decisions import credentials, record, turn
 from bind.osb.decisions.record import Record
@@ -41,7 +43,7 @@ class Claims:
         executor: Executor,
         *,
         brokers: Brokers,
-        calls: Calls,
+        calls: Calls[views.InstanceKey],
         places: views.Places,
         metrics: BrokerMetrics,
         terms: Callable[[], Sequence[str]],
@@ -132,14 +134,11 @@ class Claims:
         connection = self._brokers.connection(name)
         if part.next.ask is None or connection is None or self._calls.is_calling(key):
             return
-        place = view.place
-        self._calls.send(
-            key,
-            part.next.ask,
-            connection,
-            space=self._places.space(key.namespace),
-            identity=place.identity if place is not None and view.live is not None else None,
-        )
+        ask, place = part.next.ask, view.place
+        identity = place.identity if place is not None and view.live is not None else None
+        space = self._places.space(key.namespace)
+        call = partial(connection.call, ask.call, space, identity)
+        self._calls.send(key, ask, connection, call)
 
     # Looks
 

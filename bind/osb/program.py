@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bind.osb.brokers import Brokers, Calls
+from bind.osb.brokers import Brokers
 from bind.osb.claims import Claims
-from bind.osb.dataservices import controllers
+from bind.osb.connections import Calls
 from bind.osb.dataservices import reconciling as compositions
+from bind.osb.dataservices.configs import Informers as Composed
 from bind.osb.informers import Informers, InstanceKey, Kinds, Places
 from bind.osb.metrics import BrokerMetrics
 from bind.osb.settings import Settings
@@ -77,7 +78,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         docs=settings.docs,
     )
     informers = Informers(cluster, namespace, runtime.metrics)
-    composed = compositions.Informers(cluster) if settings.dataservices else None
+    composed = Composed(cluster) if settings.dataservices else None
     where = settings.lease_namespace or namespace
     leadership = runtime.leadership(leases, where, names.OSB_LEASE, again=again)
     return runtime.term(
@@ -95,13 +96,13 @@ def _workers(
     settings: Settings,
     informers: Informers,
     runtime: Runtime,
-    composed: compositions.Informers | None,
+    composed: Composed | None,
     *,
     terms: Callable[[], Sequence[str]],
 ) -> list[Worker]:
     executor, metrics = runtime.executor(informers.cluster), BrokerMetrics(runtime.metrics.registry)
     kinds, places = Kinds(informers), Places(informers)
-    calls = Calls(runtime.fence, runtime.metrics)
+    calls = Calls[InstanceKey](runtime.fence, runtime.metrics)
     brokers = Brokers(
         informers,
         executor,
@@ -132,7 +133,7 @@ def _workers(
         return served
     return [
         *served,
-        *controllers.workers(composed, places, runtime, settings, metrics, terms),
+        *compositions.workers(composed, places, runtime, settings, metrics, terms),
     ]
 
 

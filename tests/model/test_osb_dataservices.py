@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -258,17 +259,11 @@ async def test_a_broker_that_hangs_delays_no_other(
     with BrokerWires({URL: broker, "https://other.example": other}).plugged():
         async with front.program():
             for number in range(100):
-                asked: dict[str, JSON] = {
-                    "serviceName": "database",
-                    "planName": "small",
-                    "acceptsIncomplete": True,
-                }
-                await front.make(
-                    INSTANCE,
-                    {**asked, "organizationGuid": "o", "spaceGuid": "s"},
-                    f"hanging-{number}",
-                    providerConfigRef={"name": "other"},
-                )
+                asked: dict[str, JSON] = {"serviceName": "database", "planName": "small"}
+                asked |= {"organizationGuid": "o", "spaceGuid": "s"}
+                config: JSON = {"name": "other"}
+                name = f"hanging-{number}"
+                await front.make(INSTANCE, asked, name, providerConfigRef=config)
             await eventually(lambda: other.count("catalogue") > 1, within=7200)
             began = asyncio.get_running_loop().time()
             await front.instance()
@@ -281,21 +276,16 @@ async def test_a_provider_config_says_how_it_is_and_stays_while_it_is_used(
 ) -> None:
     name = osb_compositions.BROKER
 
-    def well(live) -> bool:
-        return get(live, "status", "health", "lastStatus") is True
-
-    async def is_well() -> bool:
-        return well(await front.read(kinds.PROVIDER_CONFIG, name))
-
-    async def is_ailing() -> bool:
-        return not well(await front.read(kinds.PROVIDER_CONFIG, name))
+    async def said(well: bool) -> bool:
+        live = await front.read(kinds.PROVIDER_CONFIG, name)
+        return bool(get(live, "status", "health", "lastStatus")) == well
 
     async with front.program() as term:
-        await reached(is_well)
+        await reached(partial(said, True))
         broker.password, old = "elsewhere", broker.password
-        await reached(is_ailing)
+        await reached(partial(said, False))
         broker.password = old
-        await reached(is_well)
+        await reached(partial(said, True))
         await front.instance()
         await front.ready(INSTANCE)
         await front.delete(kinds.PROVIDER_CONFIG, name)
@@ -327,6 +317,21 @@ async def test_what_one_broker_has_is_asked_of_no_other(
             await front.gone(BINDING)
             await front.gone(INSTANCE)
     assert broker.inventory.is_empty
+
+
+async def test_a_catalogue_counts_for_its_broker_alone(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    other, there = ScriptedBroker(now=broker.now), "https://other.example"
+    other.faults.add("catalogue", osb_faults.hangs(), times=1)
+    with BrokerWires({URL: broker, there: other}).plugged():
+        async with front.program():
+            await front.instance()
+            await front.ready(INSTANCE)
+            await front.configure(osb_compositions.BROKER, there, other.user, other.password)
+            await front.instance("caches")
+            await front.ready(INSTANCE, name="caches")
+    assert other.violations == []
 
 
 async def test_the_binding_of_a_lost_instance_is_not_ready_until_both_are_made_anew(

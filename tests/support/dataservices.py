@@ -113,10 +113,11 @@ class Process:
     def call(self, **more: Any) -> Any:
         """Return the call that is next, None where nothing is asked; writes come before."""
         for _ in range(10):
-            self.turn = self.store.turn(self.look(**more), self.kept)
-            if self.turn.call is not None:
-                return self.turn.call
-            self._done(self.turn)
+            turn = self.store.turn(self.look(**more), self.kept)
+            self.ask = turn.ask
+            self._done(turn)
+            if turn.ask is not None:
+                return turn.ask.call
             if self.decision.again:
                 break
         return None
@@ -125,11 +126,11 @@ class Process:
         """Have the next call answered; return the call that follows at once, None without."""
         asked = self.call(**more)
         assert call is None or asked == call, asked
-        self.turn = self.store.answered(self.look(**more), self.turn, outcome)
-        self.kept = self.turn.kept
-        if self.turn.call is None:
-            self._done(self.turn)
-        return self.turn.call
+        assert self.ask is not None
+        self._done(self.store.answered(self.look(**more), self.kept, self.ask, outcome))
+        said = self.decision
+        follows = said.again == timedelta() and not (said.tasks or said.fields)
+        return self.call(**more) if follows else None
 
     def waits(self) -> None:
         """Let the time go by until the next look."""

@@ -89,12 +89,14 @@ class Seen(managed.Seen):
     """A Backup or Restore.
 
     `source` is what it is of: a ServiceInstance, or a Backup; `lookup` says why there is not one.
-    `named` are the numbers that other objects of the kind have for the same instance.
+    `named` are the numbers that other objects of the kind have for the same instance; `rest` is how
+    long nothing is to be asked, since the last answer.
     """
 
     source: Manifest | None = field(default=None, repr=False)
     lookup: str = ""
     named: frozenset[int] = frozenset()
+    rest: timedelta = timedelta()
 
     @property
     def is_restore(self) -> bool:
@@ -188,28 +190,34 @@ def request(seen: Seen, purpose: Purpose) -> HttpRequest:
     return HttpRequest("GET" if purpose == "read" else "DELETE", f"{path}/{sort}/{seen.number}")
 
 
-def next_step(seen: Seen) -> Step:  # noqa: PLR0911 - a state each
-    """Return what is asked next, or what follows without."""
+def next_step(seen: Seen) -> Step:
+    """Return what is asked next, or what follows without: an answer is rested on for a while."""
+    step = _next(seen)
+    is_due = isinstance(step, Decision) or not seen.rest
+    return step if is_due else Decision(again=seen.rest, sums_up=False)
+
+
+def _next(seen: Seen) -> Step:  # noqa: PLR0911 - a state each
     if (framed := managed.framed(seen)) is not None:
         return framed
     if seen.number is not None:
         if not seen.is_deleting:
-            return seen.paced("read")
+            return "read"
         if not seen.is_restore:
-            return seen.paced("delete")
+            return "delete"
         if seen.state in ("", *UNDER_WAY):
-            return seen.paced("read")
+            return "read"
         return managed.released(seen, *_RESTORED)
     if seen.is_deleting:
         return managed.released(seen, "Forgotten", "The backup manager gave it no number")
     if seen.after is not None:
-        return seen.paced("find")
+        return "find"
     problem = seen.hindrance if managed.may(seen.live, "Create") else managed.NO_CREATE
     if problem:
         return seen.failed(problem, CREATING, again=None)
     if not (seen.is_held and manifest.covers(seen.at_provider, seen.ids)):
         return seen.said(seen.ids, CREATING, step=managed.marked(seen, {}, holds=True))
-    return seen.paced("mark")
+    return "mark"
 
 
 def answered(  # noqa: PLR0911 - an answer each

@@ -7,7 +7,7 @@ know what stands behind an object.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 from bind.osb.decisions.view import Place
 from reconciler.core import conditions, decision, keys, manifest
@@ -72,7 +72,6 @@ def error(message: str) -> Condition:
 
 
 NO_CREATE: Final = "Its policies do not allow that it is made"
-A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +80,7 @@ class Seen:
 
     `cluster` names the control plane in a Ref. `config` is its ProviderConfig and `usage` its
     ProviderConfigUsage, None where absent. `trouble` says why the server behind the config cannot
-    be asked, "" where it can. `rest` is how long nothing is to be asked, since the last answer.
-    `place` is where its claim lives; `terms` are as of BrokerRecords.
+    be asked, "" where it can. `place` is where its claim lives; `terms` are as of BrokerRecords.
     """
 
     cluster: str
@@ -92,7 +90,6 @@ class Seen:
     config: Manifest | None = field(default=None, repr=False)
     usage: Manifest | None = field(default=None, repr=False)
     trouble: str = ""
-    rest: timedelta = timedelta()
     place: Place | None = None
     terms: Sequence[str] = ()
 
@@ -175,10 +172,6 @@ class Seen:
         since = None if failing is None else moment(failing.last_transition_time)
         lasted = timedelta() if since is None else self.now - since
         return min(max(lasted, _SOONEST), _LATEST)
-
-    def paced(self, ask: A) -> A | decision.Decision:
-        """Return what is to be asked, once an answer was rested on for long enough."""
-        return decision.Decision(again=self.rest, sums_up=False) if self.rest else ask
 
     def failed(
         self,

@@ -1,94 +1,54 @@
-"""Reconciles managed resources: look, decide a call, make it, decide by its answer.
+"""Reconciles managed resources: look, decide, execute, call.
 
-Answers are remembered in memory only, so a new process asks once more. The first part of the file
-has the informers of these kinds.
+A call goes on while no worker waits for it; its instance is nobody else's turn until what follows
+from the answer was executed. Answers are remembered in memory only, so a new process asks again.
 """
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
+from weakref import WeakValueDictionary
 
-from bind.osb.dataservices import managed
-from bind.osb.dataservices.brokers import Brokers, Server
+from bind.osb.connections import Calls, Connection
+from bind.osb.dataservices import bindings, connection, instances, jobs, rules
+from bind.osb.dataservices.configs import (
+    CLAIM,
+    CONFIG,
+    INSTANCE,
+    SOURCE,
+    UID,
+    Informers,
+    ProviderConfigs,
+    instance_at,
+    instance_id,
+    source_name,
+)
 from bind.osb.dataservices.managed import Seen, composed_for, config_name, is_paused
+from bind.osb.dataservices.store import Kept, Store, Turn
 from bind.osb.informers import Places
-from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
+from bind.osb.metrics import BrokerMetrics
+from bind.osb.settings import Settings
+from reconciler.blueprints.offering.outcomes import Unknown, Unsent
+from reconciler.controller.controller import Controller, ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
-from reconciler.controller.manager import ClusterInformers
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.program import Runtime
+from reconciler.controller.tasks import Worker
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Decision
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import ObjectKey
-from reconciler.kube.cluster import Cluster
-from reconciler.kube.store import Index, Store
+from reconciler.core.refs import SECRET, ObjectKey, Ref
+from reconciler.kube import store as views
 from reconciler.kube.turns import act_for
 
-UID: Final = "uid"
-CONFIG: Final = "name of the ProviderConfig"
-CLAIM: Final = "the place of the claim"
-SOURCE: Final = "the place of the claim that it is of"
-INSTANCE: Final = "id of the instance"
 V = TypeVar("V", bound=Seen)
-MOST_CALLS: Final = 4  # in one turn
+S = TypeVar("S", bound=rules.OfBroker)
 _TAKEN: Final = timedelta(seconds=1)  # after which a turn is tried again
 _WISHES: Final = (keys.OSB_RETRY, keys.OSB_ROTATE, keys.PAUSED)
-
-
-class Informers(ClusterInformers):
-    """The views, by kind."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        common: dict[str, Index] = {
-            UID: lambda live: [manifest.uid_of(live)],
-            CONFIG: lambda live: [config_name(live)],
-            CLAIM: lambda live: [managed.composed_for(live)],
-        }
-        itself: dict[str, Index] = {INSTANCE: lambda live: [instance_id(live)]}
-        self.instances = self._view(managed.SERVICE_INSTANCE, common | itself)
-        of: dict[str, Index] = {
-            SOURCE: lambda live: [managed.composed_for(live)._replace(name=source_name(live))],
-            INSTANCE: lambda live: [instance_at(live)],
-        }
-        related = common | of
-        self.bindings = self._view(managed.SERVICE_BINDING, related)
-        self.backups = self._view(managed.BACKUP, related)
-        self.restores = self._view(managed.RESTORE, related)
-        self.configs = self._view(managed.PROVIDER_CONFIG, {})
-        used: dict[str, Index] = {
-            CONFIG: lambda usage: [manifest.get_text(usage, "providerConfigRef", "name")]
-        }
-        self.usages = self._view(managed.PROVIDER_CONFIG_USAGE, used)
-
-    def of_claim(self, view: Store, live: Manifest, name: str) -> tuple[Manifest | None, str]:
-        """Return the object of a claim beside that of another object, or why there is not one."""
-        space = managed.composed_for(live).namespace
-        found = [key for key in view.keys_by(CLAIM, ObjectKey(space, name)) if self._get(view, key)]
-        if len(found) == 1:
-            return self._get(view, found[0]), ""
-        what = f"{view.kind} of the claim {space}/{name}"
-        if found:
-            return None, f"There are {len(found)} objects of kind {what}"
-        return None, f"There is no {what}"
-
-    def _get(self, view: Store, key: ObjectKey) -> Manifest | None:
-        return self._recents[view].get(*key)
-
-
-def source_name(live: Manifest) -> str:
-    wanted = manifest.get_map(live, "spec", "forProvider")
-    return manifest.get_text(wanted, "instanceName") or manifest.get_text(wanted, "backupName")
-
-
-def instance_at(live: Manifest) -> str:
-    """Return the id of an instance that a status states, "" where it states none."""
-    return manifest.get_text(live, "status", "atProvider", "instanceId")
-
-
-def instance_id(live: Manifest) -> str:
-    return instance_at(live) or manifest.uid_of(live)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +57,41 @@ class Common:
 
     informers: Informers
     executor: Executor
-    brokers: Brokers
+    configs: ProviderConfigs
     places: Places
-    terms: Callable[[], Sequence[str]] = tuple
+    metrics: Metrics
+    terms: Callable[[], Sequence[str]]
+    turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+    def turn(self, instance: str) -> asyncio.Lock:
+        """Return what only one holds who changes an instance; its bindings change it too."""
+        lock = self.turns.get(instance)
+        if lock is None:
+            lock = self.turns[instance] = asyncio.Lock()
+        return lock
 
 
-class ManagedReconciler(ObjectReconciler[ObjectKey, tuple[V, Server | None]], Generic[V]):
+class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
     """The reconciler of one kind. `view` has its objects, `sources` those that they are of."""
 
-    def __init__(self, common: Common, view: Store, sources: Store | None = None) -> None:
+    def __init__(
+        self, common: Common, view: views.Store, sources: views.Store | None = None
+    ) -> None:
         informers = common.informers
         self._live = informers.recent(view)
         self._usages = informers.recent(informers.usages)
         super().__init__(common.executor, self._live, self._usages)
         self._common, self._view, self._sources = common, view, sources
+        self.calls = Calls[ObjectKey](common.executor.fence, common.metrics)
         self.remembered: dict[ObjectKey, Any] = {}
+        self._turns: dict[ObjectKey, asyncio.Lock] = {}  # of calls, until they are dealt with
 
     def subscribe(self, queue: Queue[ObjectKey]) -> None:
         """Have the keys enqueued that a change concerns."""
-        by_config = enqueue_mapped(queue, self._view, CONFIG)
         by_uid = enqueue_mapped(queue, self._view, UID)
+        self.calls.subscribe(queue)
         self._view.subscribe_keys(queue.enqueue)
-        self._common.informers.configs.subscribe_keys(lambda key: by_config(key.name))
+        self._common.configs.follow(enqueue_mapped(queue, self._view, CONFIG))
         self._common.informers.usages.subscribe_keys(lambda key: by_uid(key.name))
         if self._sources is not None:
             self._sources.subscribe(CLAIM, enqueue_mapped(queue, self._view, SOURCE))
@@ -126,13 +99,26 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, tuple[V, Server | None]], Ge
     async def reconcile(self, key: ObjectKey) -> timedelta | None:
         """Have a turn of the instance, which its bindings and backups change too.
 
-        No worker waits for another one's call: it comes again.
+        No worker waits for another one's turn: it comes again.
         """
-        turn = self._common.brokers.turn(self.instance_of(key))
-        if turn.locked():
-            return _TAKEN
-        async with turn:
-            return await super().reconcile(key)
+        if self.calls.is_calling(key):
+            return None
+        turn, answer = self._turns.pop(key, None), self.calls.answer(key)
+        if turn is None:
+            turn = self._common.turn(self.instance_of(key))
+            if turn.locked():
+                return _TAKEN
+            await turn.acquire()
+        try:
+            again = await super().reconcile(key)
+            if answer is not None and answer is self.calls.answer(key):
+                self.calls.forget(key)
+            return again
+        finally:
+            if self.calls.is_calling(key) or self.calls.answer(key) is not None:
+                self._turns[key] = turn
+            else:
+                turn.release()
 
     def instance_of(self, key: ObjectKey) -> str:
         """Return what the turn is of: the id of an instance, as far as it is known."""
@@ -145,55 +131,199 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, tuple[V, Server | None]], Ge
             return None, ""
         return self._common.informers.of_claim(self._sources, live, source_name(live))
 
-    async def look(self, key: ObjectKey) -> tuple[Observed, tuple[V, Server | None]] | None:
-        """Return one object, all that concerns it, and its server. Raises ClusterErrors."""
+    async def look(self, key: ObjectKey) -> tuple[Observed, V] | None:
+        """Return one object and all that concerns it; None until its server is known.
+
+        Raises ClusterErrors.
+        """
         live = self._live.get(*key)
         if live is None:
             self.remembered.pop(key, None)
             return None
-        facts, server = await self._reach(key, live)
-        view = await self.seen(live, facts, server)
-        return observed(self._live, live), (view, server)
-
-    @abstractmethod
-    async def seen(self, live: Manifest, facts: dict[str, Any], server: Server | None) -> V:
-        """Return what a decision about an object is made on: these `facts`, and more."""
-
-    @abstractmethod
-    async def decided(self, view: tuple[V, Server | None]) -> Decision:
-        """Return what follows, from the answers of the server too. Raises Stopped."""
-
-    def rests(self, live: Manifest, again: timedelta | None) -> None:
-        """Ask nothing more about an object for so long, unless its user has another wish."""
-        until = None if again is None else self.executor.now() + again
-        self.remembered[ObjectKey(*manifest.identity_of(live))] = (_wishes(live), until)
-
-    async def _reach(self, key: ObjectKey, live: Manifest) -> tuple[dict[str, Any], Server | None]:
-        """Return what is known beside an object, and the server that is asked, None without."""
-        informers, now = self._common.informers, self.executor.now()
+        informers = self._common.informers
         config = informers.configs.get("", config_name(live))
         facts: dict[str, Any] = {
             "cluster": informers.cluster.name,
             "kind": self._view.kind,
-            "now": now,
+            "now": self.executor.now(),
             "config": config,
             "usage": self._usages.get(key.namespace, manifest.uid_of(live)),
             "terms": self._common.terms(),
         }
-        match self.remembered.get(key):
+        if config is not None and not is_paused(live):
+            space = composed_for(live).namespace
+            act_for(self._common.places.party(space))
+            facts["place"] = await self._common.places.of(space)
+            server = self._common.configs.known(config)
+            served = None if server is None else self.served(server)
+            if served is None and self.calls.answer(key) is None:
+                return None  # it is looked at once that is known
+            facts |= served or {}
+        return observed(self._live, live), await self.seen(live, facts)
+
+    def served(self, server: Connection) -> dict[str, Any] | None:
+        """Return what a decision takes of the server, None until enough is known of it."""
+        return {"trouble": server.fault}
+
+    @abstractmethod
+    async def seen(self, live: Manifest, facts: dict[str, Any]) -> V:
+        """Return what a decision about an object is made on: these `facts`, and more."""
+
+    @abstractmethod
+    def turn(self, view: V) -> Turn:
+        """Return what follows from the present state."""
+
+    @abstractmethod
+    def answered(self, view: V, ask: Any, outcome: Any) -> Turn:
+        """Return what follows from the answer to a call."""
+
+    @abstractmethod
+    async def call(self, server: Connection, view: V, ask: Any) -> object:
+        """Return what a call came to."""
+
+    async def decided(self, view: V) -> Decision:
+        """Return what follows, and send the call that is due."""
+        key, configs = _key(view.live), self._common.configs
+        server = None if view.config is None else configs.known(view.config)
+        answer = self.calls.answer(key)
+        if answer is None or answer.ask[0] != view.uid:
+            turn = self.turn(view)
+        else:
+            closed = "" if server is None else server.closed
+            turn = self.answered(view, answer.ask[1], answer.outcome or Unsent(closed))
+        self.remembered[key] = turn.kept
+        if turn.reads_catalogue:
+            configs.read_soon(config_name(view.live))
+        if turn.ask is not None and server is not None:
+            self.calls.forget(key)  # nothing is written of what it led to
+            call = partial(self.call, server, view, turn.ask)
+            self.calls.send(key, (view.uid, turn.ask), server, call)
+        return turn.decision
+
+
+class _AtBroker(ManagedReconciler[S]):
+    """The reconciler of what a broker has."""
+
+    store: Store[S]
+
+    def kept(self, live: Manifest) -> Kept:
+        kept: Kept = self.remembered.get(_key(live), Kept())
+        return kept
+
+    def served(self, server: Connection) -> dict[str, Any] | None:
+        known = server.catalogue
+        if not server.reads:
+            self._common.configs.read_soon(server.spec.name)
+        if known.latest is None and not (known.problem or server.fault):
+            return None
+        found = {"trouble": server.fault, "catalogue": known.latest, "confirmed": known.is_fresh}
+        unread = f"The broker's catalogue cannot be read: {known.problem}"
+        return {**found, "unread": unread} if known.problem else found
+
+    def turn(self, view: S) -> Turn:
+        return self.store.turn(view, self.kept(view.live))
+
+    def answered(self, view: S, ask: Any, outcome: Any) -> Turn:
+        return self.store.answered(view, self.kept(view.live), ask, outcome)
+
+    async def call(self, server: Connection, view: S, ask: Any) -> object:
+        place = None if view.place is None else view.place.identity
+        identity = rules.originating_identity(view.live) or place
+        return await server.call(ask.call, view.space, identity)
+
+
+class ServiceInstances(_AtBroker[instances.Seen]):
+    """Has a broker make, change and delete instances."""
+
+    store = instances.INSTANCES
+
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        super().subscribe(queue)
+        by_id = enqueue_mapped(queue, self._view, INSTANCE)
+        self._common.informers.bindings.subscribe(INSTANCE, by_id)
+
+    def instance_of(self, key: ObjectKey) -> str:
+        return instance_id(self._live.get(*key) or {})
+
+    async def seen(self, live: Manifest, facts: dict[str, Any]) -> instances.Seen:
+        bound = [
+            manifest.name_of(one)
+            for one in self._common.informers.bindings.by(INSTANCE, instance_id(live))
+            if keys.MANAGED_RESOURCE in manifest.finalizers_of(one)
+        ]
+        return instances.Seen(live=live, bound=bound, **facts)
+
+
+class ServiceBindings(_AtBroker[connection.Seen]):
+    """Has a broker give credentials, and hands them out in Secrets."""
+
+    store = bindings.BINDINGS
+
+    async def seen(self, live: Manifest, facts: dict[str, Any]) -> connection.Seen:
+        """Return what a decision about a binding is made on. Raises ClusterErrors."""
+        cluster, where = self._common.informers.cluster, connection.place(live)
+        instance, lookup = self.source(live)
+        seen = connection.Seen(live=live, instance=instance, lookup=lookup, **facts)
+        if where is None:
+            return replace(seen, has_read=True)
+        if seen.place is None or not bindings.needs_secret(seen, self.kept(live)):
+            return seen
+        secret = await cluster.get(Ref(cluster.name, SECRET, *where))
+        return replace(seen, secret=secret, has_read=True)
+
+
+class Jobs(ManagedReconciler[jobs.Seen]):
+    """Has a backup manager make backups, or bring them back."""
+
+    async def seen(self, live: Manifest, facts: dict[str, Any]) -> jobs.Seen:
+        match self.remembered.get(_key(live)):
             case (wishes, datetime() as until) if wishes == _wishes(live):
-                facts["rest"] = max(until - now, timedelta())
-        if config is None or is_paused(live):
-            return facts, None
-        space = composed_for(live).namespace
-        act_for(self._common.places.party(space))
-        facts["place"] = await self._common.places.of(space)
-        server = await self._common.brokers.reach(config)
-        if isinstance(server, str):
-            return facts | {"trouble": server}, None
-        if server.is_full:
-            facts["rest"] = max(facts.get("rest", _TAKEN), _TAKEN)
-        return facts, server
+                facts["rest"] = max(until - self.executor.now(), timedelta())
+        found, lookup = self.source(live)
+        named = self._named(live)
+        return jobs.Seen(live=live, source=found, lookup=lookup, named=named, **facts)
+
+    def turn(self, view: jobs.Seen) -> Turn:
+        return self._turn(view, jobs.next_step(view))
+
+    def answered(self, view: jobs.Seen, ask: Any, outcome: Any) -> Turn:
+        """Return what follows; nothing more is asked for so long, unless a user's wish changes."""
+        step = jobs.answered(view, ask, outcome)
+        again = step.again if isinstance(step, Decision) else None
+        until = None if again is None else view.now + again
+        self.remembered[_key(view.live)] = (_wishes(view.live), until)
+        return self._turn(view, step)
+
+    def _turn(self, view: jobs.Seen, step: jobs.Step) -> Turn:
+        kept = self.remembered.get(_key(view.live))
+        if isinstance(step, Decision):
+            return Turn(kept, step)
+        return Turn(kept, Decision(sums_up=False), step)
+
+    async def call(self, server: Connection, view: jobs.Seen, ask: Any) -> object:
+        secrets = () if server.client is None else server.client.secrets
+        answer = await server.ask(jobs.request(view, ask), view.space)
+        if isinstance(answer, Unsent | Unknown):
+            return answer
+        return jobs.reply(answer.status, answer.body, secrets)
+
+    def _named(self, live: Manifest) -> frozenset[int]:
+        """Return the numbers of others, also of those that were written just now."""
+        places = self._view.keys()
+        others = (self._live.get(*place) for place in places)
+        numbers = (
+            jobs.number_of(self._view.kind, one)
+            for one in others
+            if one is not None
+            and manifest.uid_of(one) != manifest.uid_of(live)
+            and instance_at(one) == instance_at(live)
+        )
+        return frozenset(number for number in numbers if number is not None)
+
+
+def _key(live: Manifest) -> ObjectKey:
+    return ObjectKey(*manifest.identity_of(live))
 
 
 def _wishes(live: Manifest) -> Hashable:
@@ -205,3 +335,40 @@ def _wishes(live: Manifest) -> Hashable:
         manifest.is_deleting(live),
         *(annotations.get(key) for key in _WISHES),
     )
+
+
+# A look at one waits for the answer of its server: those that hang leave enough for the others.
+_CONFIGS: Final = 64
+
+
+def workers(
+    informers: Informers,
+    places: Places,
+    runtime: Runtime,
+    settings: Settings,
+    metrics: BrokerMetrics,
+    terms: Callable[[], Sequence[str]],
+) -> list[Worker]:
+    """Return all that works on these views; `terms` as of `Claims`."""
+    executor, clock = runtime.executor(informers.cluster), runtime.clock
+    configs = ProviderConfigs(informers, executor, settings, clock=clock, observer=metrics.observer)
+    common = Common(informers, executor, configs, places, runtime.metrics, terms)
+    made, backups = informers.instances, informers.backups
+    reconcilers: dict[str, ManagedReconciler[Any]] = {
+        "serviceinstance": ServiceInstances(common, made),
+        "servicebinding": ServiceBindings(common, informers.bindings, made),
+        "backup": Jobs(common, backups, made),
+        "restore": Jobs(common, informers.restores, backups),
+    }
+    of_configs = runtime.controller(
+        "dataservices-providerconfig", configs.reconcile, workers=_CONFIGS
+    )
+    configs.subscribe(of_configs)
+    working: list[Worker] = [configs, of_configs]
+    for name, reconciler in reconcilers.items():
+        controller: Controller[ObjectKey] = runtime.controller(
+            f"dataservices-{name}", reconciler.reconcile, workers=settings.workers
+        )
+        reconciler.subscribe(controller)
+        working += [reconciler.calls, controller]
+    return working

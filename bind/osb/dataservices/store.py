@@ -9,7 +9,7 @@ this process's memory only, until the object changes.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from bind.osb.dataservices import managed, rules
 from bind.osb.decisions import causes, record
@@ -59,13 +59,12 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The decision, and the memory of it. `call` comes first, where there is one."""
+    """The decision, and the memory of it. Where `ask` is there, nothing is decided before it."""
 
-    kept: Kept
+    kept: Any
     decision: decisions.Decision
-    said: decisions.Decision = decisions.NOTHING
-    ask: Ask | None = None
-    call: Call | None = None
+    ask: Any = None
+    reads_catalogue: bool = False
 
 
 class Store(ABC, Generic[S]):
@@ -113,13 +112,21 @@ class Store(ABC, Generic[S]):
     def turn(self, seen: S, kept: Kept) -> Turn:
         """Return what follows from the present state."""
         framed = managed.framed(seen)
-        if framed is None and seen.rest and seen.catalogue is None:
-            framed = decisions.Decision(again=seen.rest, sums_up=False)
         if framed is None:
             framed = self.hindrance(seen)
         if framed is not None:
             return Turn(kept, framed)
-        return self._turn(seen, self.recalled(seen, kept), decisions.NOTHING)
+        kept, said = self.recalled(seen, kept), decisions.NOTHING
+        for _ in range(_MOST_STEPS):
+            next_ = self.look(seen, kept)
+            kept, said = self._after(seen, kept, next_, said, None)
+            writes = self._writes(seen, kept, said)
+            if next_.ask is not None and not writes:
+                ask = replace(next_.ask, call=self.call(seen, next_.ask.call))
+                return self._unsaid(seen, kept, ask)
+            if writes or said.again != SOON:
+                break
+        return self._ends(seen, kept, said, None)
 
     def recalled(self, seen: S, kept: Kept) -> Kept:
         """Return what is remembered, with the records that the object says."""
@@ -140,27 +147,20 @@ class Store(ABC, Generic[S]):
             if one is not None and one.reason in reasons
         )
 
-    def answered(self, seen: S, turn: Turn, outcome: Outcome) -> Turn:
-        """Return what follows from the answer to a call: it may be another one."""
-        assert turn.ask is not None
-        next_ = self.answer(seen, turn.kept, turn.ask, outcome)
-        kept, said = self._after(seen, turn.kept, next_, turn.said, outcome)
-        if not self._writes(seen, kept, said) and said.again == SOON:
-            return self._turn(seen, kept, said)
-        return self._ends(seen, kept, said, outcome)
+    def answered(self, seen: S, kept: Kept, ask: Ask, outcome: Outcome) -> Turn:
+        """Return what follows from the answer to a call."""
+        kept = self.recalled(seen, kept)
+        next_ = self.answer(seen, kept, ask, outcome)
+        kept, said = self._after(seen, kept, next_, decisions.NOTHING, outcome)
+        is_step = said.again == SOON and not self._writes(seen, kept, said)
+        turn = self._unsaid(seen, kept) if is_step else self._ends(seen, kept, said, outcome)
+        return replace(turn, reads_catalogue=next_.reads_catalogue)
 
-    def _turn(self, seen: S, kept: Kept, said: decisions.Decision) -> Turn:
-        for _ in range(_MOST_STEPS):
-            next_ = self.look(seen, kept)
-            kept, said = self._after(seen, kept, next_, said, None)
-            writes = self._writes(seen, kept, said)
-            if next_.ask is not None and not writes:
-                rests = self._ends(seen, kept, replace(said, again=seen.rest or None), None)
-                call = self.call(seen, next_.ask.call)
-                return replace(rests, said=said, ask=next_.ask, call=call)
-            if writes or said.again != SOON:
-                break
-        return self._ends(seen, kept, said, None)
+    def _unsaid(self, seen: S, kept: Kept, ask: Ask | None = None) -> Turn:
+        """Return a turn that only memory knows of: a call, or what leads to one at once."""
+        again = SOON if ask is None else None
+        decision = decisions.Decision(again=again, sums_up=False)
+        return Turn(replace(kept, stated=self.held(seen)), decision, ask)
 
     def _writes(self, seen: S, kept: Kept, said: decisions.Decision) -> bool:
         return bool(said.tasks) or self.stated(seen, kept.records) != self.held(seen)

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
-from bind.osb.brokers import Calls, Connection
+from bind.osb.connections import Calls, Connection
 from bind.osb.decisions.view import Ask
 from bind.osb.informers import InstanceKey
 from reconciler.api.osb import BrokerSpec
@@ -43,7 +44,7 @@ class Scene:
     def __init__(self, fault: str = "") -> None:
         self.broker, self.fence = Broker(), WriteFence()
         self.enqueued: list[InstanceKey] = []
-        self.calls = Calls(self.fence, Metrics())
+        self.calls = Calls[InstanceKey](self.fence, Metrics())
         self.calls.subscribe(self)
         gate = Gate(now=lambda: 0.0)
         client = cast("BrokerClient", self.broker)
@@ -54,7 +55,8 @@ class Scene:
         self.enqueued.append(key)
 
     def send(self) -> None:
-        self.calls.send(KEY, ASK, self.connection, space="shop", identity=None)
+        call = partial(self.connection.call, ASK.call, "shop", None)
+        self.calls.send(KEY, ASK, self.connection, call)
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:

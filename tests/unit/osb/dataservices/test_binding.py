@@ -95,7 +95,7 @@ def process(of, **more):
 def step(of, **more) -> Any:
     """Return the call of a process that remembers nothing, or what it writes."""
     turn = BINDINGS.turn(seen(of, **more), Kept())
-    return turn.decision if turn.call is None or "rest" in more else turn.call
+    return turn.decision if turn.ask is None else turn.ask.call
 
 
 def quiet(**more):

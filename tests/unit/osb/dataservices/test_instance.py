@@ -98,7 +98,7 @@ def process(of, **more):
 def step(of, **more):
     """Return the call of a process that remembers nothing, or what it writes."""
     turn = INSTANCES.turn(seen(of, **more), Kept())
-    return turn.decision if turn.call is None or "rest" in more else turn.call
+    return turn.decision if turn.ask is None else turn.ask.call
 
 
 def follow(of, *outcomes_, **more):
@@ -209,14 +209,6 @@ def test_a_missing_config_and_a_trouble_of_it_are_said():
     lost = after(live(), step(live(), config=None))
     assert message(lost) == "ProviderConfig default is missing"
     assert message(after(live(), step(live(), trouble="no Secret"))) == "no Secret"
-
-
-def test_nothing_is_asked_while_an_answer_is_rested_on():
-    rest = timedelta(seconds=9)
-    for text in (INTENT, DEPLOYING, PROVISIONED):
-        for read in (objects.CATALOGUE, None):
-            then = step(live(text), rest=rest, catalogue=read)
-            assert (then.again, then.steps) == (rest, ())
 
 
 # What goes on
