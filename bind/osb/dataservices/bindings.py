@@ -4,8 +4,8 @@ The first binding has the uid of the object as its id; which others there are, a
 stands in annotations. Its Secret is a connection Secret of Crossplane.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+import base64
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Final
@@ -17,16 +17,14 @@ from bind.osb.dataservices.store import Kept, Stated, Store
 from bind.osb.decisions import binding, causes, credentials, record, turn
 from bind.osb.decisions import binding_state as look_of
 from bind.osb.decisions.record import Intent, Record, identifier
-from bind.osb.decisions.view import Ask, BindingView, HeldSecret, InstanceView, Next
+from bind.osb.decisions.view import Ask, BindingView, HeldSecret, InstanceView, Next, SecretForm
 from reconciler.api.osb import GeneratedKind
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.messages import Call
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core import conditions, keys, manifest
-from reconciler.core.decision import Create, Decision, Delete, Patch, Step, deletion
+from reconciler.core.decision import Decision
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.refs import SECRET, Ref
-from reconciler.core.secret import Secret
 from reconciler.core.times import format_time, moment
 
 _WAS_READY: Final = (managed.AVAILABLE.reason, managed.MISSING.reason)
@@ -81,17 +79,10 @@ class Bindings(Store[Seen]):
         made = () if seen.instance is None else INSTANCES.records(of_instance(seen, seen.instance))
         name = managed.config_name(seen.live)
         service = seen.service_id or next((one.service for one in made), "")
-        kind = GeneratedKind(managed.SERVICE_INSTANCE, name, service, {})
-        live = None
+        kind, live = GeneratedKind(managed.SERVICE_INSTANCE, name, service, {}), None
         if seen.instance is not None:
             live = rules.dressed(seen.instance, INSTANCES.conditions(seen.instance), {})
-        bound = BindingView(
-            seen.cluster,
-            replace(kind, kind=seen.kind, instances=managed.SERVICE_INSTANCE.plural),
-            _claim(seen, kept),
-            kept.records,
-            _secret(seen, kept.records),
-        )
+        bound = _binding(seen, kept, _secret(seen, kept.records))
         return rules.view_of(seen, kind, live, made, (bound,), kept.pauses)
 
     def look(self, seen: Seen, kept: Kept) -> Next:
@@ -100,9 +91,6 @@ class Bindings(Store[Seen]):
         return binding.look(replace(view, free=free), view.bindings[0])
 
     def answer(self, seen: Seen, kept: Kept, ask: Ask, outcome: Outcome) -> Next:
-        if isinstance(outcome, outcomes.Done) and (given := _given(outcome)) is not None:
-            texts = json.dumps(_texts(seen, ask.record, given))
-            outcome = replace(outcome, credentials=Secret(texts))
         return turn.answered(self.view(seen, kept), ask, outcome).next
 
     def call(self, seen: Seen, call: Call) -> Call:
@@ -116,19 +104,6 @@ class Bindings(Store[Seen]):
             context=rules.context(seen),
             parameters=None if call.predecessor else parameters,
         )
-
-    def step(self, seen: Seen, step: Step, outcome: Outcome | None) -> Step | None:
-        match step:
-            case Delete(ref) if ref.kind == SECRET:
-                return None if seen.secret is None else deletion(seen.cluster, SECRET, seen.secret)
-            case Create(kind=kind, manifest=body) | Patch(Ref(kind=kind), body) if kind == SECRET:
-                pass
-            case _:
-                return step
-        given = _given(outcome)
-        texts = connection.texts_of(seen.secret) if given is None else given
-        named = manifest.annotations_of(body).get(keys.OSB_BINDING, "")
-        return connection.written(seen, seen.secret, texts, named)
 
     def facts(self, seen: Seen, kept: Kept, outcome: Outcome | None) -> dict[str, JSON]:
         if seen.is_deleting:
@@ -180,31 +155,32 @@ def _claim(seen: Seen, kept: Kept) -> Manifest:
 
 
 def _secret(seen: Seen, records: tuple[Record, ...]) -> HeldSecret | None:
-    """Return the Secret as that of a claim; where none is wanted, what was given counts as kept."""
-    wants = connection.place(seen.live) is not None
-    if wants and not seen.has_read:
-        return None
-    current = look_of.numbers_of(records, look_of.Numbers).current
-    if (wants and seen.secret is None) or (not wants and current is None):
-        return HeldSecret(None)
-    if connection.taken(seen, seen.secret):
-        return HeldSecret(seen.secret)
-    named = manifest.annotations_of(seen.secret or {}).get(keys.OSB_BINDING, "")
-    return HeldSecret(_as_claimed(seen, named or ("" if current is None else current.id)))
+    """Return the Secret; where none is wanted, what was given counts as kept."""
+    current, live = look_of.numbers_of(records, look_of.Numbers).current, seen.secret
+    if connection.place(seen.live) is None:
+        return HeldSecret(None if current is None or seen.is_deleting else _unwritten(current.id))
+    if live is not None and current is not None and not _named(live):
+        live = manifest.put(live, current.id, "metadata", "annotations", keys.OSB_BINDING)
+    return HeldSecret(live) if seen.has_read else None
 
 
-def _as_claimed(seen: Seen, named: str) -> Manifest | None:
-    """Return the Secret with its texts as a claim would have it."""
-    kind = GeneratedKind(seen.kind, managed.config_name(seen.live), "", {}, "instances")
-    view = BindingView(seen.cluster, kind, _claim(seen, Kept()))
-    one = rules.record_of(seen, record.BINDING, named, seen.instance_id)
-    texts = json.dumps(_texts(seen, named, connection.texts_of(seen.secret)))
-    return credentials.secret_of(view, one, Secret(texts))
+def _unwritten(one: str) -> Manifest:
+    """Return a Secret that nobody wants: no two bindings have equal ones."""
+    marks: dict[str, JSON] = {"annotations": {keys.OSB_BINDING: one}}
+    data: dict[str, JSON] = {"binding": base64.b64encode(one.encode()).decode()}
+    return {"type": connection.SECRET_TYPE, "metadata": marks, "data": data}
 
 
-def _texts(seen: Seen, one: str, texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what a Secret has of a binding; where none is wanted, no two are equal."""
-    return {"binding": one} if connection.place(seen.live) is None else texts
+def _named(secret: Manifest | None) -> str:
+    return manifest.annotations_of(secret or {}).get(keys.OSB_BINDING, "")
+
+
+def _binding(seen: Seen, kept: Kept, secret: HeldSecret | None = None) -> BindingView:
+    """Return a ServiceBinding as its instance has it, with a connection Secret of Crossplane."""
+    name, plural = managed.config_name(seen.live), managed.SERVICE_INSTANCE.plural
+    kind = GeneratedKind(seen.kind, name, seen.service_id, {}, plural)
+    form = SecretForm(connection.SECRET_TYPE, connection.place(seen.live), connection.flattened)
+    return BindingView(seen.cluster, kind, _claim(seen, kept), kept.records, secret, form=form)
 
 
 def _records(seen: Seen) -> Iterator[Record]:
@@ -252,14 +228,13 @@ def _made(seen: Seen, one: Record) -> Record:
 
 def _digest_of_secret(seen: Seen, counts: str) -> str:
     """Return the digest of what the Secret has of a binding, and else a word for what it has."""
-    wants = connection.place(seen.live) is not None
-    if wants and not seen.has_read:
+    is_wanted = connection.place(seen.live) is not None
+    if is_wanted and not seen.has_read:
         return _UNREAD
-    if (wants and seen.secret is None) or connection.taken(seen, seen.secret):
-        return "lost"
-    named = manifest.annotations_of(seen.secret or {}).get(keys.OSB_BINDING, "")
-    made = _as_claimed(seen, counts) if named in ("", counts) else None
-    return "another" if made is None else credentials.digest(seen.live, made)
+    secret = seen.secret if is_wanted else _unwritten(counts)
+    if secret is None or _named(secret) not in ("", counts):
+        return "another"
+    return credentials.digest(seen.live, secret)
 
 
 def _old(seen: Seen, one: Record, text: str) -> Record:

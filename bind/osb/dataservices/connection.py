@@ -17,9 +17,8 @@ from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.rules import read_json
 from bind.osb.decisions import record
 from reconciler.core import keys, manifest
-from reconciler.core.decision import Create, Patch, modification
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.refs import SECRET, ObjectKey
+from reconciler.core.refs import ObjectKey
 from reconciler.core.secret import Secret
 
 CREATED: Final = "true"
@@ -170,44 +169,6 @@ def place(live: Manifest) -> ObjectKey | None:
     namespace = manifest.namespace_of(live) or manifest.get_text(ref, "namespace")
     found = ObjectKey(namespace, manifest.get_text(ref, "name"))
     return found if all(found) else None
-
-
-def taken(seen: managed.Seen, secret: Manifest | None) -> str:
-    """Say why a Secret is not written, "" where it may be."""
-    if secret is None:
-        return ""
-    controller = manifest.controller_of(secret)
-    ours = not controller or controller.get("uid") == seen.uid
-    if ours and manifest.get_text(secret, "type") == SECRET_TYPE:
-        return ""
-    key = ObjectKey(*manifest.identity_of(secret))
-    return f"Secret {key} belongs to something else, and is not overwritten"
-
-
-def written(
-    seen: managed.Seen, secret: Manifest | None, texts: Mapping[str, str], binding: str
-) -> Create | Patch | None:
-    """Return the write of a Secret with these texts, None where none is wanted or it has them."""
-    where = place(seen.live)
-    if where is None:
-        return None
-    data: dict[str, JSON] = {
-        key: base64.b64encode(text.encode()).decode() for key, text in texts.items()
-    }
-    owner = manifest.controller_to(seen.kind, seen.live)
-    metadata: dict[str, JSON] = {
-        "annotations": {keys.OSB_BINDING: binding},
-        "ownerReferences": [owner],
-    }
-    if secret is None:
-        named = {**metadata, "namespace": where.namespace, "name": where.name}
-        whole: dict[str, JSON] = {"apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE}
-        return Create(SECRET, {**whole, "metadata": named, "data": data})
-    held = manifest.get_map(secret, "data")
-    if held == data and manifest.annotations_of(secret).get(keys.OSB_BINDING) == binding:
-        return None
-    gone: dict[str, JSON] = {key: None for key in held if key not in data}
-    return modification(seen.cluster, SECRET, secret, metadata=metadata, data={**gone, **data})
 
 
 def texts_of(secret: Manifest | None) -> dict[str, str]:

@@ -101,10 +101,6 @@ class Store(ABC, Generic[S]):
     def call(self, seen: S, call: Call) -> Call:
         """Return a call as objects of this kind have it made."""
 
-    def step(self, seen: S, step: decisions.Step, outcome: Outcome | None) -> decisions.Step | None:
-        """Return a write of something else than records, as it is with this kind."""
-        return step
-
     def facts(self, seen: S, kept: Kept, outcome: Outcome | None) -> dict[str, JSON]:
         """Return what `status.atProvider` says beside records."""
         return {}
@@ -119,7 +115,7 @@ class Store(ABC, Generic[S]):
         kept, said = self.recalled(seen, kept), decisions.NOTHING
         for _ in range(_MOST_STEPS):
             next_ = self.look(seen, kept)
-            kept, said = self._after(seen, kept, next_, said, None)
+            kept, said = self._after(seen, kept, next_, said)
             writes = self._writes(seen, kept, said)
             if next_.ask is not None and not writes:
                 ask = replace(next_.ask, call=self.call(seen, next_.ask.call))
@@ -151,7 +147,7 @@ class Store(ABC, Generic[S]):
         """Return what follows from the answer to a call."""
         kept = self.recalled(seen, kept)
         next_ = self.answer(seen, kept, ask, outcome)
-        kept, said = self._after(seen, kept, next_, decisions.NOTHING, outcome)
+        kept, said = self._after(seen, kept, next_, decisions.NOTHING)
         is_step = said.again == SOON and not self._writes(seen, kept, said)
         turn = self._unsaid(seen, kept) if is_step else self._ends(seen, kept, said, outcome)
         return replace(turn, reads_catalogue=next_.reads_catalogue)
@@ -166,14 +162,11 @@ class Store(ABC, Generic[S]):
         return bool(said.tasks) or self.stated(seen, kept.records) != self.held(seen)
 
     def _after(
-        self, seen: S, kept: Kept, next_: Next, said: decisions.Decision, outcome: Outcome | None
+        self, seen: S, kept: Kept, next_: Next, said: decisions.Decision
     ) -> tuple[Kept, decisions.Decision]:
         """Return what is remembered, and decided so far, after records were changed."""
         records = {one.id: one for one in kept.records}
-        rest = list[decisions.Step]()
-        for step in next_.decision.steps:
-            if not _is_written(records, step, seen):
-                rest += [one for one in (self.step(seen, step, outcome),) if one is not None]
+        rest = [one for one in next_.decision.steps if not _is_written(records, one, seen)]
         stated = kept.conditions
         for one in next_.decision.conditions:
             stated = conditions.set_condition(stated, one, now=seen.now)

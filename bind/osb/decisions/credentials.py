@@ -19,7 +19,7 @@ from bind.osb.decisions.view import BindingView
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Create, Delete, Patch, deletion, merge_diff, modification
 from reconciler.core.manifest import JSON, Manifest, get_text
-from reconciler.core.refs import SECRET
+from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.core.secret import Secret
 from reconciler.core.times import span
 
@@ -50,8 +50,12 @@ def name_of(claim: Manifest) -> str:
 def secret_of(binding: BindingView, record: Record, credentials: Secret) -> Manifest | None:
     """Return the Secret of a binding that is there; None for credentials that fit into none."""
     assert binding.live is not None
-    values = _values(json.loads(credentials.reveal()))
-    values = {"type": binding.kind.stem, "provider": binding.kind.broker} | values
+    values: Mapping[str, JSON] = {"binding": record.id}  # where none is wanted, no two are equal
+    if binding.form is not None and binding.form.place is not None:
+        values = binding.form.texts(credentials)
+    elif binding.form is None:
+        values = _values(json.loads(credentials.reveal()))
+        values = {"type": binding.kind.stem, "provider": binding.kind.broker} | values
     data = {key: _octets(value) for key, value in values.items()}
     if sum(map(len, data.values())) > MOST_OCTETS:
         return None
@@ -65,20 +69,22 @@ def secret_of(binding: BindingView, record: Record, credentials: Secret) -> Mani
 
 
 def _type(binding: BindingView) -> str:
-    return f"servicebinding.io/{binding.kind.stem}"
+    return f"servicebinding.io/{binding.kind.stem}" if binding.form is None else binding.form.type
 
 
 def _metadata(binding: BindingView, claim: Manifest, binding_id: str) -> dict[str, JSON]:
-    owner = manifest.controller_to(binding.kind.kind, claim)
+    labels: dict[str, JSON] = {}
+    place = ObjectKey(manifest.namespace_of(claim), name_of(claim))
+    if binding.form is None:
+        labels = {keys.OSB_BROKER: binding.kind.broker, keys.OSB_SERVICE: binding.kind.service}
+    elif binding.form.place is not None:
+        place = binding.form.place
     return {
-        "namespace": manifest.namespace_of(claim),
-        "name": name_of(claim),
-        "labels": {
-            keys.OSB_BROKER: binding.kind.broker,
-            keys.OSB_SERVICE: binding.kind.service,
-        },
+        "namespace": place.namespace,
+        "name": place.name,
+        "labels": labels,
         "annotations": {keys.OSB_BINDING: binding_id},
-        "ownerReferences": [owner],
+        "ownerReferences": [manifest.controller_to(binding.kind.kind, claim)],
     }
 
 
@@ -151,16 +157,22 @@ def _named(live: Manifest) -> str:
 
 
 def _is_ours(binding: BindingView, live: Manifest) -> bool:
-    """Return whether a Secret is of this very claim. Its type cannot be changed."""
+    """Return whether a Secret is of this very claim. Its type cannot be changed.
+
+    Crossplane takes one over that has its type and no controller.
+    """
     assert binding.live is not None
     uid = manifest.uid_of(binding.live)
     owners = manifest.get_maps(live, "metadata", "ownerReferences")
     is_owned = any(manifest.get_text(owner, "uid") == uid for owner in owners)
-    return is_owned and manifest.get_text(live, "type") == _type(binding)
+    is_free = binding.form is not None and not manifest.controller_of(live)
+    return (is_owned or is_free) and manifest.get_text(live, "type") == _type(binding)
 
 
 def written(binding: BindingView, wanted: Manifest) -> Create | Patch | None:
     """Return the step after which the Secret holds this; None if it does. It is not taken."""
+    if binding.form is not None and binding.form.place is None:
+        return None
     live = binding.secret.live if binding.secret is not None else None
     if live is None:
         return Create(SECRET, wanted)
@@ -184,6 +196,8 @@ def _modified(
         held, wanted = manifest.get_map(live, "metadata", part), manifest.get_map(metadata, part)
         if not manifest.covers(held, wanted):
             marks[part] = wanted
+    if data and not manifest.get_maps(live, "metadata", "ownerReferences"):
+        marks["ownerReferences"] = metadata["ownerReferences"]
     if not marks and not data:
         return None
     parts: dict[str, JSON] = {"data": data} if data else {}

@@ -4,7 +4,7 @@ A turn belongs to an instance: one call that changes anything at the broker at a
 included, because brokers may count a bind as a change of the instance.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,6 +16,8 @@ from reconciler.blueprints.offering.messages import Call, OriginatingIdentity
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Decision, Note, Step, writes
 from reconciler.core.manifest import JSON, Manifest, get_map, get_text
+from reconciler.core.refs import ObjectKey
+from reconciler.core.secret import Secret
 from reconciler.core.times import moment
 
 
@@ -92,11 +94,23 @@ class HeldSecret:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretForm:
+    """The form of Secrets that are none of a Provisioned Service.
+
+    `place` is None where no Secret is wanted; `texts` makes its values of credentials.
+    """
+
+    type: str
+    place: ObjectKey | None
+    texts: Callable[[Secret], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class BindingView:
     """A binding claim, or what is left of one, with its records by number.
 
     `secret` is None where it was not read in this look. `crd_is_deleting`: its kind is being
-    deleted, with all claims.
+    deleted, with all claims. `form` is that of its Secret, None for a Provisioned Service.
     """
 
     cluster: str
@@ -105,6 +119,7 @@ class BindingView:
     records: tuple[Record, ...] = ()
     secret: HeldSecret | None = None
     crd_is_deleting: bool = False
+    form: SecretForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
