@@ -220,14 +220,12 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
     import logging
 
     from klutchctl.render.terminal import Lines
+    from reconciler.controller import log_context
 
-    level = logging.DEBUG if verbose else logging.WARNING
     handler = logging.StreamHandler()
     handler.setFormatter(Lines("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler])
-    if not verbose:
-        # Event loops log tracebacks of connections that were cut; the calls tell that themselves.
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    log_context.set_levels(debug=verbose)
     if chdir is not None:
         os.chdir(chdir)
     if (cluster or selector is not None) and context.invoked_subcommand not in _TAKE_CLUSTERS:

@@ -152,11 +152,8 @@ _USUAL: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asc
 def to_stderr(form: Literal["text", "json"], *, debug: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if form == "json" else Text())
-    level = logging.DEBUG if debug else logging.INFO
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    if not debug:
-        # Event loops log tracebacks of connections that were cut; the calls tell that themselves.
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    log_context.set_levels(debug=debug)
 
 
 class Text(logging.Formatter):

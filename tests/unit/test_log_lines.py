@@ -5,8 +5,10 @@ import logging
 from typing import Any
 
 import pytest
+from hpack import Encoder
 
 from klutchctl.render.terminal import Lines
+from reconciler.controller import process
 from reconciler.controller.controller import ObjectReconciler
 from reconciler.controller.process import Json, Text
 from reconciler.core.errors import Oversized
@@ -55,6 +57,18 @@ def test_an_exception_is_reported_by_its_type_alone():
     output = record(exc_info=(type(error), error, None))
     assert "a secret" not in Text().format(output) + Json().format(output)
     assert json.loads(Json().format(output))["error"] == "ValueError"
+
+
+def test_a_debug_log_has_no_header_of_a_request(capsys, monkeypatch):
+    """A library encodes them, and would log what it has encoded."""
+    for one in (logging.root, logging.getLogger("konnector")):
+        monkeypatch.setattr(one, "level", one.level)
+    monkeypatch.setattr(logging.root, "handlers", [])
+    process.to_stderr("text", debug=True)
+    Encoder().encode([("authorization", "Bearer secret")])
+    logging.getLogger("konnector").debug("ours")
+    logged = capsys.readouterr().err
+    assert (logged.count("\n"), "DEBUG ours" in logged) == (1, True)
 
 
 def test_a_warning_of_a_command_says_what_it_is_about():
