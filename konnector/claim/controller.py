@@ -173,6 +173,7 @@ class Claims(PairedSync):
             stamps_in=self._stamps_in(place, claim, copy),
             copied=claim is not None and self._is_copied(claim),
             left=self._returns.left(place, claim),
+            few=self._say_of_binding.few,
         )
 
     def _creates_held(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> str:

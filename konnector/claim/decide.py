@@ -18,6 +18,7 @@ from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.claim import copies, orphans, returns, status
 from konnector.claim.copies import WRITERS, Pair
 from konnector.claim.orphans import Terms
+from konnector.mass_loss import rules
 from konnector.mass_loss.decide import NOT_YET
 from reconciler.api import claim_status
 from reconciler.core import decision, field_set, identity, keys, manifest, server_side_apply
@@ -55,6 +56,7 @@ class Seen:
     get it without another reason to write, None: it has it. `copied`: the claim's marks are those
     of another claim, which lives. `withdrawn`: the kind is going, so that no copy is made at all.
     `left`: fields that the provider takes away each time, so that they are its own.
+    `few`: so many deletions at once are never too many.
     `same_namespace`: the API server says that the app namespace is the one that was mapped.
     """
 
@@ -77,6 +79,7 @@ class Seen:
     withdrawn: bool = False
     left: frozenset[str] = frozenset()
     same_namespace: bool = False
+    few: int = rules.FEW
 
 
 def state_of(seen: Seen, *, refused: bool) -> str | None:
@@ -176,7 +179,10 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         carried = _decision(status.carried(pair, claim, copy, is_up=False))
         return replace(carried, notes=() if found is None else (found,))
     if seen.deletes_held:
-        return waiting(pair, seen, claim, Note("DeletionHeld", seen.deletes_held, "Warning"))
+        held = waiting(pair, seen, claim, Note("DeletionHeld", seen.deletes_held, "Warning"))
+        # A part is held for as long as it is one.
+        mark = None if pair.is_part(copy) else rules.hold(pair.kind, copy, claim, seen.few)
+        return Decision.merge([held, writes(mark)])
     return writes(decision.deletion(CONTROL_PLANE, pair.kind, copy))
 
 
@@ -258,7 +264,7 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
     if manifest.is_deleting(copy):
         return _decision(*tasks)
     stamps = life is Life.UNKNOWN and seen.stamps_in == AT_ONCE
-    if not is_ours or is_others or stamps or _joining_notes(copy):
+    if not is_ours or is_others or stamps or orphans.unmarks(copy):
         tasks[-1] = (*held, _joining(pair, claim, copy))
         return replace(_decision(*tasks), notes=(_READOPTED,) if is_others else ())
     is_kept = bool(field_set.below(written, *pair.kept))
@@ -367,19 +373,14 @@ def _marks(seen: Seen, claim: Manifest, copy: Manifest) -> dict[str, JSON]:
     return {"annotations": marks} if lacks and not marks_in(seen, claim, copy) else {}
 
 
-def _joining_notes(copy: Manifest) -> dict[str, JSON]:
-    """Return what takes the annotations off that say that a copy has no claim."""
-    released: dict[str, JSON] = (
-        {keys.RELEASED: None} if keys.RELEASED in manifest.annotations_of(copy) else {}
-    )
-    return released | orphans.unmarks(copy)
-
-
 def _joining(pair: Pair, claim: Manifest, copy: Manifest) -> decision.Patch:
     """Mark a copy as this claim's, and as one that is neither let go nor an orphan."""
-    uid = {keys.CLAIM_UID: manifest.uid_of(claim)}
-    marks: dict[str, JSON] = {**pair.marks, **uid, **_joining_notes(copy)}
-    return decision.modification(CONTROL_PLANE, pair.kind, copy, metadata={"annotations": marks})
+    marks = {**pair.marks, keys.CLAIM_UID: manifest.uid_of(claim), **orphans.unmarks(copy)}
+    change: dict[str, JSON] = {"annotations": marks}
+    owners = manifest.get_list(copy, "metadata", "ownerReferences")
+    if missing := [one for one in pair.owners if one not in owners]:
+        change["ownerReferences"] = [*owners, *missing]
+    return decision.modification(CONTROL_PLANE, pair.kind, copy, metadata=change)
 
 
 def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> tuple[Step, ...]:

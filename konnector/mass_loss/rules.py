@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
+from konnector import CONTROL_PLANE
 from reconciler.core import identity, keys, manifest
+from reconciler.core.decision import Patch, modification
 from reconciler.core.identity import Life
 from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind
 from reconciler.core.times import moment
 
 FEW: Final = 5  # so many deletions at once are never too many, unless a binding sets another number
@@ -16,8 +19,28 @@ _DIGITS: Final = 6
 
 def few_of(binding: Manifest) -> int:
     """Return how many deletions at once are never too many, as a binding says."""
-    said = manifest.annotations_of(binding).get(keys.DELETIONS_AT_ONCE, "")
-    return int(said) if said.isdecimal() and len(said) <= _DIGITS else FEW
+    return _number(manifest.annotations_of(binding).get(keys.DELETIONS_AT_ONCE, ""), FEW)
+
+
+def _number(said: str, otherwise: int) -> int:
+    return int(said) if said.isdecimal() and len(said) <= _DIGITS else otherwise
+
+
+def hold(kind: Kind, copy: Manifest, claim: Manifest, few: int) -> Patch | None:
+    """Return what has each process know that a deletion is held; None where they do."""
+    if was_held(copy, claim, few):
+        return None
+    notes: Manifest = {keys.DELETION_HELD: f"{manifest.uid_of(claim)}/{few}"}
+    return modification(CONTROL_PLANE, kind, copy, metadata={"annotations": notes})
+
+
+def was_held(copy: Manifest | None, claim: Manifest, few: int) -> bool:
+    """Return whether the deletion of a claim was one of too many, and no more are allowed since.
+
+    A new process does not know of those that were gone by then.
+    """
+    uid, _, allowed = manifest.annotations_of(copy or {}).get(keys.DELETION_HELD, "").partition("/")
+    return uid == manifest.uid_of(claim) and few <= _number(allowed, -1)
 
 
 def too_many(

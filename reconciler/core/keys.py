@@ -131,6 +131,8 @@ CONFIRM_NAMESPACES: Final = f"{OWN_PREFIX}confirm-namespaces"
 # On a space's Namespace, or its AppClusterBinding: the former uid, whose spaces are given to it.
 CONFIRM_SPACE: Final = f"{OWN_PREFIX}confirm-space"
 CONFIRM_MASS_DELETE: Final = f"{OWN_PREFIX}confirm-mass-delete"
+# On a copy: `<uid of its claim>/<number allowed>`, since so many deletions were too many.
+DELETION_HELD: Final = f"{OWN_PREFIX}deletion-held"
 # On an APIServiceBinding: so many of its claims, or Namespaces with them, may go at once.
 DELETIONS_AT_ONCE: Final = f"{OWN_PREFIX}deletions-at-once"
 CONFIRM_RECREATE: Final = f"{OWN_PREFIX}confirm-recreate"

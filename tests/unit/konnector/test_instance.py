@@ -11,8 +11,9 @@ from konnector.claim.decide import AT_ONCE, MARKED_WITHIN, NAME_TAKEN, Read, dec
 from konnector.claim.orphans import Confirmation, Terms
 from reconciler.api import claim_status
 from reconciler.api.claim_status import noted_in
+from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Decision, Patch
-from reconciler.core.manifest import put
+from reconciler.core.manifest import put, uid_of
 from reconciler.core.times import format_time
 from tests.support.instance_objects import (
     BOUND,
@@ -141,13 +142,16 @@ def test_an_orphan_goes_when_it_is_meant_and_its_claim_is_gone_for_the_server_to
 
 
 def test_what_a_guard_holds_is_reported_at_the_claim():
-    for one, other, held in (
-        (leaving(claim(), SYNCER), copy(), {"deletes_held": "Why."}),
-        (claim(), None, {"creates_held": "Why."}),
+    goes = leaving(claim(), SYNCER)
+    known = copy({"annotations": {BOUND: "true", keys.DELETION_HELD: f"{uid_of(goes)}/5"}})
+    for one, other, held, steps in (
+        (goes, copy(), {"deletes_held": "Why."}, ["mark copy"]),
+        (goes, known, {"deletes_held": "Why."}, []),
+        (claim(), None, {"creates_held": "Why."}, []),
     ):
         found = look(one, other, **held)
         assert isinstance(found, Decision)
-        assert (found.tasks, [note.message for note in found.notes]) == ((), ["Why."])
+        assert (reported(found), [note.message for note in found.notes]) == (steps, ["Why."])
         assert [note.type for note in found.notes] == ["Warning"]
 
 
