@@ -33,6 +33,7 @@ from konnector.namespace import decide as namespace_decide
 from reconciler import api
 from reconciler.api import claim_status
 from reconciler.api.claim_status import Stop
+from reconciler.blueprints import objects
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
 from reconciler.core.decision import (
@@ -49,7 +50,6 @@ from reconciler.core.decision import (
 )
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CRD, Kind, Ref
-from reconciler.core.times import format_time
 
 DELETE: Final = "Delete"  # the one policy that is not a release
 RELEASE: Final = "Release"
@@ -328,8 +328,7 @@ def _unmarked(seen: Seen, bound: Sequence[Held]) -> list[Step]:
 
 
 def _release(kind: Kind, copy: Manifest, now: datetime) -> Patch:
-    marks: Manifest = {keys.BOUND: None, keys.RELEASED: format_time(now)}
-    return modification(CONTROL_PLANE, kind, copy, metadata={"annotations": marks})
+    return modification(CONTROL_PLANE, kind, copy, metadata=objects.released(copy, now))
 
 
 def _ends(seen: Seen) -> Decision:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from reconciler import api
 from reconciler.api import claim_status
+from reconciler.blueprints import objects
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Ref
@@ -126,8 +127,7 @@ def unbind(now: datetime) -> Decide:
     def decide(live: Manifest) -> Manifest | None:
         if keys.BOUND not in manifest.annotations_of(live):
             return None
-        marks: Manifest = {keys.BOUND: None, keys.RELEASED: format_time(now)}
-        return {"metadata": {"annotations": marks}}
+        return {"metadata": objects.released(live, now)}
 
     return decide
 

@@ -12,6 +12,7 @@ we create get nothing.
 import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, Protocol
 
 import yaml
@@ -24,6 +25,7 @@ from reconciler.core.manifest import JSON, KNOWN_AFTER_APPLY, Manifest, digest
 from reconciler.core.normalize import Rules, by_kind
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, GroupResource, Kind
 from reconciler.core.secret import Secret
+from reconciler.core.times import format_time
 
 _DEPLOYMENT: Final[Manifest] = {
     "replicas": 1,
@@ -328,3 +330,15 @@ _RULES: Final[Rules] = {
     ("apps", "Deployment"): _deployment,
     (KLUTCH_GROUP, "AppClusterBinding"): _app_cluster_binding,
 }
+
+
+def released(copy: Manifest, now: datetime) -> dict[str, JSON]:
+    """Return the metadata of a merge patch after which a copy is released.
+
+    A cluster-scoped one is owned by its space, and would go with that.
+    """
+    notes: dict[str, JSON] = {keys.BOUND: None, keys.RELEASED: format_time(now)}
+    owners: list[JSON] = [*m.get_maps(copy, "metadata", "ownerReferences")]
+    is_inside = bool(m.namespace_of(copy))
+    kept = [one for one in owners if is_inside or m.get_text(one, "kind") != NAMESPACE.kind]
+    return {"annotations": notes, **({} if kept == owners else {"ownerReferences": kept})}

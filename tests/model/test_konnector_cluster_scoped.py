@@ -5,7 +5,7 @@ from typing import Any
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
 from reconciler.core.refs import NAMESPACE
-from tests.support.bound_scenes import Scene, conditions, until
+from tests.support.bound_scenes import Scene, conditions, gone, remove, until
 from tests.support.konnector_scenes import CLUSTER_WIDE, Story, equals, event, refusal, story
 
 HOLD = "provider.example/cleanup"
@@ -82,6 +82,27 @@ async def _comes_back(account: Story) -> None:
     assert made["spec"] == before["spec"]
     await until(lambda: equals(account.here.status(), None))
     assert await account.writes() == ["patch/status here orders", "create there orders"]
+
+
+async def test_what_was_released_outlives_its_space(wide: Scene) -> None:
+    """Its owner is the space only while it is bound."""
+    async with story(wide, CLUSTER_WIDE) as account:
+        await account.settle()
+        for owners in ([await owner(wide)], None):
+            await wide.unbind()
+            await until(lambda: is_released(account))
+            if owners:
+                await wide.own_crd(await wide.bind())
+                await until(lambda: equals(is_released(account), False))
+            copy = await account.there.read()
+            assert copy["metadata"].get("ownerReferences") == owners
+        await remove(wide.plane, NAMESPACE, "", wide.space)
+        await until(lambda: gone(wide.on_plane(NAMESPACE, wide.space, "")))
+        assert uid_of(await account.there.read()) == uid_of(copy)
+
+
+async def is_released(account: Story) -> bool:
+    return keys.RELEASED in await account.there.annotations()
 
 
 async def test_another_space_whose_name_begins_alike_is_left_alone(wide: Scene) -> None:
