@@ -13,12 +13,13 @@ from typing import Final
 from konnector.binding import crd, drain
 from konnector.binding.crd import Owner
 from konnector.binding.drain import Held, Seen
-from konnector.claim import copies, listing
+from konnector.claim import copies, listing, orphans
 from konnector.context import AgentContext, SyncContext
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.permission_claim.rules import Rule
 from konnector.provider.provider import Provider
 from konnector.provider.registry import AnyProviders
+from reconciler import api
 from reconciler.api import claim_status
 from reconciler.api.claim_status import Stop
 from reconciler.controller.tasks import TaskSupervisor
@@ -179,8 +180,12 @@ class _Left:
         place = ObjectKey(*manifest.identity_of(live))
         mark = manifest.annotations_of(live).get(keys.ORIGIN_SPACE_UID, self._link.space_uid)
         provided = copies.owner_of(live) == keys.OWNER_PROVIDER and mark == self._link.space_uid
-        mapped = bool(self._link.homes.service(place.namespace))
-        return provided and mapped and any(rule.reaches(place) for rule in rules)
+        mapping = self._link.homes.mapping(place.namespace)
+        if not provided or mapping is None or orphans.is_orphan(live):
+            return False
+        # What was released is in use, and so are its credentials: nothing tells which ones are its.
+        released = api.released_kinds(mapping) - {manifest.name_of(self._live)}
+        return not released and any(rule.reaches(place) for rule in rules)
 
 
 def _of(kind: Kind, rules: Sequence[Rule]) -> list[Rule]:

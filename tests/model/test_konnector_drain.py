@@ -12,6 +12,7 @@ from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, manifest
 from reconciler.core.errors import ConfigError
 from reconciler.core.refs import CRD, EVENT, LEASE, NAMESPACE, SECRET, Ref
+from tests.support import losses
 from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
@@ -110,9 +111,7 @@ async def test_a_release_keeps_both_sides_and_binding_again_joins_them(scene: Sc
 
 
 @pytest.mark.parametrize("policy", ["", "Release"])
-async def test_the_end_of_a_sync_is_reported_though_the_last_binding_is_gone(
-    scene: Scene, policy: str
-) -> None:
+async def test_the_end_of_the_last_sync_is_reported(scene: Scene, policy: str) -> None:
     """It is the proof that klutchctl waits for, and nobody else would ever write it."""
     faults = Faults()
     async with scene.backend(), mortal(scene.app.connection, faults):
@@ -131,9 +130,7 @@ async def test_the_end_of_a_sync_is_reported_though_the_last_binding_is_gone(
         assert len([call for call in faults.calls if reported.matches(call)]) > 4
 
 
-async def test_what_was_released_keeps_its_place_though_its_kind_is_bound_no_more(
-    scene: Scene, namespace: str
-) -> None:
+async def test_what_was_released_keeps_its_place(scene: Scene, namespace: str) -> None:
     """The original's backend would delete the copies with the mapping of their app namespace."""
     plane, app = scene.plane.cluster, scene.app.cluster
     async with (
@@ -198,8 +195,12 @@ async def test_a_crd_that_another_binding_takes_is_left_to_it(scene: Scene) -> N
         await until(scene.copy)
 
 
-async def test_delete_takes_the_crd_and_what_came_down(scene: Scene) -> None:
-    """Also where a claim is of a kind that is served nowhere (H18)."""
+@pytest.mark.parametrize("released", ["", "others.example"])
+async def test_delete_takes_the_crd_and_what_came_down(scene: Scene, released: str) -> None:
+    """Also where a claim is of a kind that is served nowhere (H18).
+
+    Not where another service was released, which is in use. Nor what was copied with its marks.
+    """
     unserved = claim("gadgets", "Provider", group="nobody.example")
     async with scene.backend(), konnector(scene.app.connection):
         await with_credentials(scene)
@@ -208,6 +209,9 @@ async def test_delete_takes_the_crd_and_what_came_down(scene: Scene) -> None:
         await scene.app.cluster.merge_patch(ref, both, manager=MANAGER)
         own = secret("own", scene.app_namespace)
         await scene.app.cluster.create(own, SECRET, manager="developer")
+        await scene.app.cluster.create(await copied(scene), SECRET, manager="developer")
+        mapping = Ref(scene.plane.name, API_SERVICE_NAMESPACE, scene.space, scene.app_namespace)
+        await losses.note(scene.plane, mapping, keys.RELEASED_KINDS, released)
         await scene.set_policy("Delete")
         await until(lambda: is_held(scene))
         await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
@@ -216,8 +220,14 @@ async def test_delete_takes_the_crd_and_what_came_down(scene: Scene) -> None:
         await scene.unbind()
         await until(lambda: gone(scene.binding()))
         assert await scene.in_app(CRD, scene.offer.name) is None
-        assert await scene.in_app(SECRET, "orders-creds", scene.app_namespace) is None
-        assert await scene.in_app(SECRET, "own", scene.app_namespace) is not None
+        left = set(await losses.all_names(scene.app, SECRET, scene.app_namespace))
+        assert left == {"own", "copied", *(["orders-creds"] if released else [])}
+
+
+async def copied(scene: Scene) -> manifest.Manifest:
+    came = await scene.in_app(SECRET, "orders-creds", scene.app_namespace)
+    marks, made = manifest.annotations_of(came), secret("copied", scene.app_namespace)
+    return manifest.put(made, marks, "metadata", "annotations")
 
 
 async def served_in_another_version(scene: Scene) -> None:
@@ -237,9 +247,7 @@ async def is_unserved(scene: Scene) -> bool:
 
 
 @pytest.mark.parametrize("policy", ["Release", "Delete"])
-async def test_copies_are_released_though_their_version_is_served_no_more(
-    scene: Scene, policy: str
-) -> None:
+async def test_copies_are_released_in_another_version(scene: Scene, policy: str) -> None:
     """The CRD of the app cluster is behind, as a konnector has not been there to change it.
 
     With Delete, too, as there is a copy.
