@@ -1,11 +1,12 @@
 """Finds the objects of a service: instances in an app cluster, copies on the control plane.
 
-Finds them in whichever version the cluster serves, and counts, frees, releases and deletes them,
-with the Secrets that the service brought into the app cluster. Decides nothing about when.
+Finds them in whichever version the cluster serves, and counts, frees, releases and deletes them.
+Decides nothing about when.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -16,11 +17,11 @@ from reconciler.apply.credential_notes import list_bindings
 from reconciler.apply.object_writer import ClusterWriter
 from reconciler.apply.patches import Stale
 from reconciler.controller.tasks import gather_or_cancel
-from reconciler.core import keys, names
+from reconciler.core import identity, keys, names
 from reconciler.core import manifest as m
 from reconciler.core.errors import Forbidden, NotServed
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import CRD, SECRET, Kind, Ref
+from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.fleet.wanted import Placement
 from reconciler.kube.requests import Propagation
 
@@ -33,7 +34,7 @@ class Service:
 
     kind: Kind
     crd: Ref
-    uid: str
+    live: Manifest
 
 
 async def served(writer: ClusterWriter, name: str) -> Service | None:
@@ -48,19 +49,47 @@ async def served(writer: ClusterWriter, name: str) -> Service | None:
     version = api.preferred_version(api.served_versions(crd))
     if not version:
         raise NotServed("the CRD serves no version", ref=ref, verb="list")
-    return Service(api.kind_of(crd, version), ref, m.uid_of(crd))
+    return Service(api.kind_of(crd, version), ref, crd)
 
 
-async def count(writer: ClusterWriter, name: str) -> int:
+async def brought(
+    app: ClusterWriter, plane: ClusterWriter, name: str, placement: Placement
+) -> Service | None:
+    """Return a service of an app cluster that came with the binding of this space, or None.
+
+    Another CRD of its name is somebody else's, with all its objects.
+    """
+    service = await served(app, name)
+    if service is None or not api.is_from_konnector(service.live):
+        return None
+    if mark := m.annotations_of(service.live).get(keys.SPACE_UID):
+        return service if mark == m.uid_of(await _space(plane, placement.space)) else None
+    place = "" if placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
+    bound = [one for one in await list_bindings(app, "") if m.name_of(one) == name]
+    return service if all(m.namespace_of(one) == place for one in bound) else None
+
+
+async def _space(plane: ClusterWriter, name: str) -> Manifest:
+    return await plane.read(Ref(plane.cluster.name, NAMESPACE, "", name)) or {}
+
+
+async def count(writer: ClusterWriter, service: Service | None) -> int:
     """Return how many objects of a service there are now, of all namespaces."""
-    service = await served(writer, name)
     return 0 if service is None else await writer.cluster.count(service.kind)
 
 
-async def service_namespaces(plane: ClusterWriter, space: str) -> Mapping[str, str]:
-    found = await plane.cluster.list(api.API_SERVICE_NAMESPACE, namespace=space)
-    pairs = ((m.name_of(item), m.get_text(item, "status", "namespace")) for item in found.items)
-    return {name: namespace for name, namespace in pairs if namespace}
+async def service_namespaces(plane: ClusterWriter, space: str) -> Collection[str]:
+    """Return the service namespaces of a space, also without a mapping: they go with it."""
+    mapped = await plane.cluster.list(api.API_SERVICE_NAMESPACE, namespace=space)
+    lives = {*identity.lives(await _space(plane, space)), identity.NONE}
+    everything = await plane.cluster.list(NAMESPACE, metadata_only=True)
+    marked = {
+        m.name_of(one)
+        for one in everything.items
+        if m.annotations_of(one).get(keys.API_SERVICE_NAMESPACE, "").startswith(f"{space}/")
+        and identity.recorded(one, keys.SPACE_UID) in lives
+    }
+    return marked | {m.get_text(one, "status", "namespace") for one in mapped.items} - {""}
 
 
 async def copies(plane: ClusterWriter, name: str, space: str) -> Sequence[tuple[Kind, Manifest]]:
@@ -76,12 +105,11 @@ async def copies(plane: ClusterWriter, name: str, space: str) -> Sequence[tuple[
             for item in everything.items
             if m.annotations_of(item).get(keys.CLUSTER_NAMESPACE) == space
         ]
-    namespaces = sorted(set((await service_namespaces(plane, space)).values()))
-    found = [
-        await plane.cluster.list(kind, namespace=namespace, metadata_only=True)
-        for namespace in namespaces
+    return [
+        (kind, item)
+        for namespace in sorted(await service_namespaces(plane, space))
+        for item in (await plane.cluster.list(kind, namespace=namespace, metadata_only=True)).items
     ]
-    return [(kind, item) for listing in found for item in listing.items]
 
 
 async def release_copies(plane: ClusterWriter, name: str, space: str, *, now: datetime) -> None:
@@ -97,11 +125,12 @@ async def release_copies(plane: ClusterWriter, name: str, space: str, *, now: da
     await _each(bound, lambda ref: plane.change(ref, patches.unbind(now)))
 
 
-async def free_instances(app: ClusterWriter, name: str) -> None:
+async def free_instances(app: ClusterWriter, service: Service | None) -> None:
     """Take the konnector's finalizer off all instances."""
-    bound = [ref for ref, one in await _instances(app, name) if keys.SYNCER in m.finalizers_of(one)]
-    free = patches.without_finalizer(keys.SYNCER)
-    await _each(bound, lambda ref: app.change(ref, free))
+    bound = [
+        ref for ref, one in await instances(app, service) if keys.SYNCER in m.finalizers_of(one)
+    ]
+    await _each(bound, lambda ref: app.change(ref, patches.without_finalizer(keys.SYNCER)))
 
 
 async def warn_of_end(app: ClusterWriter, name: str) -> str:
@@ -119,29 +148,24 @@ async def warn_of_end(app: ClusterWriter, name: str) -> str:
     return ""
 
 
-async def delete_instances(app: ClusterWriter, name: str, at_most: int | None) -> None:
+async def delete_instances(
+    app: ClusterWriter, service: Service | None, at_most: int | None
+) -> None:
     """Ask for the deletion of all instances; the konnector carries it.
 
     Raises Stale where there are more than `at_most`, None for any number: nothing is deleted then.
     """
-    found = await _instances(app, name)
-    if at_most is not None and len(found) > at_most:
-        raise Stale(f"{len(found)} {name} are there, not {at_most}")
+    found = await instances(app, service)
+    if service is not None and at_most is not None and len(found) > at_most:
+        raise Stale(f"{len(found)} {service.kind.resource} are there, not {at_most}")
 
     async def delete(ref: Ref, uid: str) -> None:
         # Another of that name was made meanwhile: the count that follows will find it.
-        try:
+        with suppress(Stale):
             await app.delete(ref, uid=uid, propagation=Propagation.BACKGROUND)
-        except Stale:
-            return
 
     uids = {ref: m.uid_of(one) for ref, one in found}
     await _each(uids, lambda ref: delete(ref, uids[ref]))
-
-
-async def finalizers(app: ClusterWriter, name: str) -> Sequence[str]:
-    """Return what holds instances of a service back from going."""
-    return sorted({held for _, one in await _instances(app, name) for held in m.finalizers_of(one)})
 
 
 async def what_is_left(plane: ClusterWriter, app: ClusterWriter, space: str) -> str:
@@ -162,56 +186,20 @@ async def what_is_left(plane: ClusterWriter, app: ClusterWriter, space: str) -> 
             m.get_text(item, *selector, "group"),
         )
         for item in offered.items
-    } | set(map(m.name_of, exported.items))
-    known = known.union(*map(api.released_kinds, mapped.items))
+    }.union(map(m.name_of, exported.items), *map(api.released_kinds, mapped.items))
     for name in sorted(known):
         if found := await copies(plane, name, space):
             return f"{len(found)} {name} are left on the control plane"
-        if instances := await count(app, name):
-            return f"{instances} {name} are left in the app cluster"
+        if left := await count(app, await served(app, name)):
+            return f"{left} {name} are left in the app cluster"
     return ""
 
 
-async def delete_copied_secrets(
-    app: ClusterWriter, plane: ClusterWriter, placement: Placement
-) -> str:
-    """Delete the Secrets that the provider owns and no other live binding claims (mapping.md 9).
-
-    Returns a sentence about those that may not be looked for, or "". Looks only into namespaces
-    that hold, or held, instances.
-    """
-    claims = [
-        claim for binding in await _bindings(app, plane, placement) for claim in _down(binding)
-    ]
-    unread = []
-    for namespace in sorted(await service_namespaces(plane, placement.space)):
-        try:
-            found = await app.cluster.list(SECRET, namespace=namespace, metadata_only=True)
-        except Forbidden:
-            unread.append(namespace)
-            continue
-        for secret in found.items:
-            is_copy = m.annotations_of(secret).get(keys.RESOURCE_OWNER) == keys.OWNER_PROVIDER
-            if is_copy and not _is_claimed(claims, namespace, m.name_of(secret)):
-                await _remove(app, namespace, secret)
-    if not unread:
-        return ""
-    places = ", ".join(unread)
-    return f"no right to list Secrets in {places}: copies that came down may be left there"
-
-
-async def _instances(app: ClusterWriter, name: str) -> list[tuple[Ref, Manifest]]:
-    service = await served(app, name)
+async def instances(app: ClusterWriter, service: Service | None) -> list[tuple[Ref, Manifest]]:
     if service is None:
         return []
     found = await app.cluster.list(service.kind, metadata_only=True)
-    return [
-        (
-            Ref(app.cluster.name, service.kind, m.namespace_of(item), m.name_of(item)),
-            item,
-        )
-        for item in found.items
-    ]
+    return [(m.ref_of(app.cluster.name, service.kind, one), one) for one in found.items]
 
 
 async def _each(refs: Iterable[Ref], do: Callable[[Ref], Awaitable[object]]) -> None:
@@ -223,46 +211,3 @@ async def _each(refs: Iterable[Ref], do: Callable[[Ref], Awaitable[object]]) -> 
             await do(ref)
 
     await gather_or_cancel(one(ref) for ref in sorted(refs))
-
-
-async def _bindings(
-    app: ClusterWriter, plane: ClusterWriter, placement: Placement
-) -> list[Manifest]:
-    """Return the live bindings of an app cluster: there, or in its space (mapping.md 8)."""
-    place = "" if placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
-    found: list[Manifest] = []
-    for writer, namespace in ((app, place), (plane, placement.space)):
-        found += await list_bindings(writer, namespace)
-    return found
-
-
-async def _remove(app: ClusterWriter, namespace: str, secret: Manifest) -> None:
-    ref = Ref(app.cluster.name, SECRET, namespace, m.name_of(secret))
-    try:
-        await app.delete(ref, uid=m.uid_of(secret), propagation=Propagation.BACKGROUND)
-    except Stale:  # deleted and created again by another: that one is not ours
-        return
-
-
-def _down(binding: Manifest) -> Iterator[Manifest]:
-    """Yield the accepted claims by which Secrets of the provider come down."""
-    for claim in m.get_maps(binding, "spec", "permissionClaims"):
-        secrets = (m.get_text(claim, "group"), m.get_text(claim, "resource")) == (
-            "",
-            "secrets",
-        )
-        down = m.get_text(claim, "selector", "owner") in ("", keys.OWNER_PROVIDER)
-        if secrets and down and m.get_text(claim, "state") == "Accepted":
-            yield claim
-
-
-def _is_claimed(claims: Sequence[Manifest], namespace: str, name: str) -> bool:
-    return any(
-        _selects(m.get_texts(claim, "selector", "namespaces"), namespace)
-        and _selects(m.get_texts(claim, "selector", "names"), name)
-        for claim in claims
-    )
-
-
-def _selects(listed: Sequence[str], name: str) -> bool:
-    return not listed or "*" in listed or name in listed

@@ -58,6 +58,12 @@ class StepRunner:
         """The control plane, by the step that speaks of it."""
         return self.clusters(next(s.ref.cluster for s in self.change.steps if "/" in s.ref.cluster))
 
+    async def _brought(self, step: Step) -> service_objects.Service | None:
+        """Return the service in the app cluster, where it came by this unit's binding."""
+        return await service_objects.brought(
+            self._at(step), self._plane, self._name, self._placement
+        )
+
     async def _create(self, step: Step) -> None:
         assert self.change.wanted is not None, self.change
         await create(self.change, self.change.wanted, self.clusters)
@@ -156,46 +162,45 @@ class StepRunner:
 
     async def _free_instances(self, step: Step) -> str:
         app = self._at(step)
-        await service_objects.free_instances(app, self._name)
+        await service_objects.free_instances(app, await self._brought(step))
         if self.change.action is not Action.RELEASE:
             return ""  # it is bound again at once
         return await service_objects.warn_of_end(app, self._name)
 
     async def _delete_instances(self, step: Step) -> None:
-        await service_objects.delete_instances(self._at(step), self._name, self.change.instances)
+        await service_objects.delete_instances(
+            self._at(step), await self._brought(step), self.change.instances
+        )
 
     async def _await_no_instances(self, step: Step) -> None:
         app = self._at(step)
 
         async def look() -> bool | None:
-            return None if await service_objects.count(app, self._name) else True
+            return None if await service_objects.count(app, await self._brought(step)) else True
 
         if await app.fence.until(look, seconds=self.options.wait_seconds) is None:
-            left = await service_objects.count(app, self._name)
-            held = await service_objects.finalizers(app, self._name)
+            found = await service_objects.instances(app, await self._brought(step))
+            held = sorted({one for _, live in found for one in manifest.finalizers_of(live)})
             raise Unconfirmed(
-                f"{left} {self._name} are still being deleted after {self._time}"
+                f"{len(found)} {self._name} are still being deleted after {self._time}"
                 f"{_held_by(held)}; the next run continues"
             )
 
     async def _check_no_instances(self, step: Step) -> None:
-        if left := await service_objects.count(self._at(step), self._name):
+        if left := await service_objects.count(self._at(step), await self._brought(step)):
             raise Unconfirmed(f"{left} {self._name} were made meanwhile: nothing is deleted")
 
-    async def _delete_crd(self, step: Step) -> None:
-        app = self._at(step)
-        service = await service_objects.served(app, step.ref.name)
+    async def _delete_crd(self, step: Step) -> str:
+        app, service = self._at(step), await self._brought(step)
         if service is None:
-            return
-        left = await service_objects.count(app, step.ref.name)
-        if left:
+            stays = f"{step.ref.object} stays: it did not come with this binding"
+            return stays if await app.read(step.ref) is not None else ""
+        if left := await service_objects.count(app, service):
             raise Unconfirmed(f"{left} {step.ref.name} were made meanwhile: the CRD stays")
-        await self._removed(step, uid=service.uid, propagation=Propagation.BACKGROUND)
-
-    async def _delete_copied(self, step: Step) -> str:
-        return await service_objects.delete_copied_secrets(
-            self._at(step), self._plane, self._placement
+        await self._removed(
+            step, uid=manifest.uid_of(service.live), propagation=Propagation.BACKGROUND
         )
+        return ""
 
     async def _unlist(self, step: Step) -> None:
         shorter = patches.unlist(step.ref, self._name, uid=self.change.uid)
@@ -250,7 +255,6 @@ class StepRunner:
         Verb.AWAIT_NO_INSTANCES: _await_no_instances,
         Verb.CHECK_NO_INSTANCES: _check_no_instances,
         Verb.DELETE_CRD: _delete_crd,
-        Verb.DELETE_COPIED: _delete_copied,
         Verb.UNLIST: _unlist,
         Verb.RETIRE: _retire,
         Verb.NOTE: _note_credential,

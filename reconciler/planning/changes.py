@@ -93,7 +93,6 @@ class Verb(StrEnum):
     AWAIT_NO_INSTANCES = "await-no-instances"
     CHECK_NO_INSTANCES = "check-no-instances"  # or nothing is deleted
     DELETE_CRD = "delete-crd"  # after a fresh count of its instances
-    DELETE_COPIED = "delete-copied"
     UNLIST = "unlist"  # takes one unit out of an AppClusterBinding
     RETIRE = "retire"  # marks what a cluster stood on as released
     NOTE = "note-credential"  # what a kubeconfig is, for plans that may not read it

@@ -12,7 +12,7 @@ from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.live import instances
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of, uid_of
-from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.fleet.values import (
     DeletionPolicy,
     Fleet,
@@ -244,8 +244,6 @@ def _delete(site: Site, prune: Prune, *, with_instances: bool) -> Iterator[Step]
     # Neither copies nor instances are left to let go.
     yield from (step for step in prune.release if step.verb not in _NOT_FOR_DELETES)
     yield Step(Verb.DELETE_CRD, Ref(site.app.name, CRD, "", key.name), "after a fresh count of 0")
-    copied = Ref(site.app.name, SECRET, "", "")
-    yield Step(Verb.DELETE_COPIED, copied, "with resource-owner Provider, claimed by no other")
     yield Step(Verb.FORGET, prune.home)
 
 

@@ -3,20 +3,20 @@
 import pytest
 
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
-from reconciler.apply import GOOD, Status, service_objects
-from reconciler.apply.object_writer import ClusterWriter
-from reconciler.blueprints.objects import Marks, build
-from reconciler.controller.fence import WriteFence
-from reconciler.core import keys, manifest, names
+from reconciler.apply import GOOD, Status
+from reconciler.blueprints import objects
+from reconciler.blueprints.objects import Marks
+from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import SECRET, Ref
+from reconciler.core.refs import CRD, NAMESPACE, Ref
 from reconciler.fleet.values import Mode
-from reconciler.fleet.wanted import Placement
 from tests.support import removal
 from tests.support.apply_runs import inhabit, runs, scene
 from tests.support.backend import backend
+from tests.support.definitions import OPEN, definition
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, deeds
+from tests.support.observing import established
 from tests.support.offers import offered
 
 __all__ = ["runs", "scene"]
@@ -125,6 +125,28 @@ async def test_deleting_happens_only_within_the_guards(scene, runs):
             assert await scene.at(ref) is None
 
 
+@pytest.mark.parametrize("marks", [{}, {keys.SPACE_UID: "uid-of-another"}], ids=["hand", "space"])
+async def test_a_kind_that_did_not_come_by_the_binding_stays_with_its_objects(scene, runs, marks):
+    """They are of somebody else, as an operator in the app cluster or another provider."""
+    scene.fleet.policy = "Delete"
+    scene.fleet.prune += ", keepIfInUse: false"
+    app, kind = scene.app.cluster, scene.offer.kind
+    theirs = definition(kind, OPEN, marks=Marks(annotations=marks))
+    await app.create(theirs, CRD, manager=keys.MANAGER_KONNECTOR if marks else "operator")
+    await established(app, kind)
+    made = scene.offer.instance("db", namespace=scene.app_namespace, spec={})
+    claim = manifest.ref_of(app.name, kind, await app.create(made, kind, manager="developer"))
+    async with scene.peers():
+        await runs.finish()
+        before = [manifest.uid_of(await scene.at(ref)) for ref in (scene.crd, claim)]
+        scene.fleet.bound = False
+        await done(runs)
+        assert await scene.at(scene.binding) is None
+        after = [await scene.at(ref) for ref in (scene.crd, claim)]
+        assert [manifest.uid_of(one) for one in after] == before
+        assert not any(map(manifest.is_deleting, after))
+
+
 async def test_a_cluster_that_leaves_the_fleet_is_released(scene, runs):
     async with scene.peers():
         await runs.finish()
@@ -156,7 +178,21 @@ async def test_a_space_stays_with_what_was_released_of_a_service_that_nobody_off
         scene.fleet.listed = False
         (line,) = [one for one in (await runs.run()).outcomes if one.status is not Status.DONE]
         assert f"1 {other.name} are left on the control plane" in line.message
+        await removal.remove_manifest(scene.plane.cluster, other.kind, kept)
+        await lost_mapping(scene)
+        (line,) = [one for one in (await runs.run()).outcomes if one.status is not Status.DONE]
+        assert f"1 {scene.offer.name} are left on the control plane" in line.message
         assert await scene.at(scene.home_of_units) is not None
+
+
+async def lost_mapping(scene):
+    """Make a service namespace of the space, with a copy, to which no mapping leads any more."""
+    space = manifest.uid_of(await scene.at(scene.home))
+    notes = {keys.API_SERVICE_NAMESPACE: f"{scene.space}/lost", keys.SPACE_UID: space}
+    home = objects.namespace(f"{scene.app_namespace}-lost", marks=Marks(annotations=notes))
+    await scene.plane.cluster.create(home, NAMESPACE, manager="restore")
+    kept = scene.offer.instance("kept", namespace=manifest.name_of(home), spec={})
+    await scene.plane.cluster.create(kept, scene.offer.kind, manager="restore")
 
 
 async def test_a_tripped_budget_holds_what_leaves_and_lets_the_rest_go_on(scene, runs):
@@ -184,36 +220,3 @@ async def test_a_plan_is_applied_exactly_as_it_was_approved_or_refused(scene, ru
         writes = [call for call in faults.calls if deeds().matches(call)]
         assert API_SERVICE_BINDING not in {call.ref.kind for call in writes}
         assert ("update", "APIServiceBinding") in await done(runs)
-
-
-async def test_only_secrets_that_no_live_binding_claims_go_with_a_service(scene, in_app, on_plane):
-    """Those that came down with it, in namespaces that have instances."""
-    selector = {"owner": "Provider", "names": ["claimed"]}
-    claim = {"group": "", "resource": "secrets", "state": "Accepted", "selector": selector}
-    secret = {"name": "kubeconfig", "key": "kubeconfig", "namespace": names.KLUTCH_NAMESPACE}
-    spec = {"kubeconfigSecretRef": secret, "permissionClaims": [claim | {"version": "v1"}]}
-    space = place = scene.app_namespace
-    if scene.fleet.mode is Mode.DIRECT:
-        bind = names.KLUTCH_NAMESPACE
-        await in_app.create(API_SERVICE_BINDING, "x.example", namespace=bind, spec=spec)
-    else:
-        await on_plane.create(API_SERVICE_BINDING, "x.example", namespace=space, spec=spec)
-    await on_plane.create(API_SERVICE_NAMESPACE, place, namespace=space, spec={})
-    mapping = Ref(scene.plane.name, API_SERVICE_NAMESPACE, space, place)
-    await scene.meddle(mapping, {"status": {"namespace": f"{space}-{place}"}}, "status")
-    owners = {
-        "claimed": keys.OWNER_PROVIDER,
-        "left": keys.OWNER_PROVIDER,
-        "of-the-app": keys.OWNER_CONSUMER,
-    }
-    for name, owner in owners.items():
-        marks = Marks(annotations={keys.RESOURCE_OWNER: owner})
-        made = build(SECRET, name, namespace=place, marks=marks)
-        await scene.app.cluster.create(made, SECRET, manager="tests")
-    app, plane = (ClusterWriter(live.cluster, WriteFence()) for live in (scene.app, scene.plane))
-    placement = Placement(
-        space=space, kubeconfig_namespace="", kubeconfig_name="", consumer_secret="", identity=""
-    )
-    assert await service_objects.delete_copied_secrets(app, plane, placement) == ""
-    rest = await scene.app.cluster.list(SECRET, namespace=place)
-    assert sorted(map(manifest.name_of, rest.items)) == ["claimed", "of-the-app"]

@@ -697,7 +697,7 @@ APPLY: Final = (
     ),
     _guard(
         "made-meanwhile",
-        r"left := await service_objects\.count\(self\._at\(step\), self\._name\)",
+        r"left := await service_objects\.count\(self\._at\(step\), await self\._brought\(step\)\)",
         "a service goes with instances that were made meanwhile",
         f"{_APPLY}_faults.py",
     ),
@@ -709,9 +709,9 @@ APPLY: Final = (
         new="False",
     ),
     Mutation(
-        "claimed-secrets-go",
-        r" and not _is_claimed\(claims, namespace, m\.name_of\(secret\)\)",
-        "Secrets go that another binding claims",
+        "anothers-kind-goes",
+        r" or not api\.is_from_konnector\(service\.live\)",
+        "a CRD goes that no konnector brought",
         (f"{_APPLY}.py",),
     ),
     Mutation(
@@ -1055,8 +1055,6 @@ SIGNATURES: Final = (
         new="min(times) > self.valid_before",
     ),
 )
-_HOOKS: Final = "klutchctl/web/hooks"
-_NOTIFY: Final = "reconciler/watch/notify"
 WEBHOOKS: Final = (
     Mutation(
         "signed-webhook-of-last-year",

@@ -87,7 +87,6 @@ def unpacking_to(size):
 
 # A header of PAX would be read into memory as one piece.
 HEAD = gzip.compress(member("x", tarfile.XHDTYPE, size=GIB).tobuf(tarfile.USTAR_FORMAT))
-ZEROS = gzip.compress(bytes(64 << 20), 1)
 X, SYMLINK, LINK = b"x", tarfile.SYMTYPE, tarfile.LNKTYPE
 REFUSED = {
     "a link": (packed((member("a", SYMLINK, linkname="fleet.yaml"), b"")), "'a', which is a link"),
