@@ -16,7 +16,8 @@ from reconciler.core import keys
 from reconciler.core.decision import Step
 from reconciler.core.refs import SECRET, Ref
 from tests.support import osb_faults
-from tests.support.osb_bindings import BINDING_KIND, World, catalogue
+from tests.support.osb_bindings import World, catalogue
+from tests.support.osb_turns import BINDING_KIND
 
 HISTORIES, SOAKED, EVENTS = 80, 4000, 10
 NAMES = ("web", "job")
@@ -32,13 +33,12 @@ class Story(World):
         super().__init__(offered)
         self.chance = chance
         self.mortality = chance.choice([0, 0, 0.03, 0.1])
-        self.dies = lambda: self.chance.random() < self.mortality
         self.check = self.holds
         self.tampered: set[str] = set()
 
     def holds(self) -> None:
         """Assert what holds after each write and each call."""
-        known = {ref.name for ref in self.objects if ref.kind == BROKER_RECORD}
+        known = {ref.name for ref in self.objects.live if ref.kind == BROKER_RECORD}
         lost = self.broker.inventory.bindings.keys() - known
         assert not lost, f"forgotten: {lost}"
         assert self.breaches() == []
@@ -65,7 +65,7 @@ class Story(World):
             for one in self.broker.inventory.bindings.values()
         )
 
-    def _write(self, step: Step, moved: dict[Ref, tuple[str, str]]) -> None:
+    def _write(self, step: Step, moved: dict[Ref, str]) -> None:
         super()._write(step, moved)
         for name in list(self.tampered):
             secret = self.live(SECRET, f"{name}-creds")
@@ -189,7 +189,7 @@ def test_no_binding_is_forgotten_and_secrets_log_in(part: int, pytestconfig: pyt
 
 def end_well(it: Story, *, is_deleted: bool) -> None:
     """Let all be well, and see that all is as it is claimed."""
-    it.mortality, it.meanwhile = 0, lambda: None
+    it.mortality, it.meanwhile = 0, None
     it.broker.faults.clear()
     it.broker.modes.failing.clear()
     # What is bound later, and cannot be read then, never comes to anybody.
@@ -210,7 +210,7 @@ def end_well(it: Story, *, is_deleted: bool) -> None:
     if is_deleted:
         assert it.records() == []
         assert it.broker.inventory.bindings == {}
-        assert [ref for ref in it.objects if ref.kind in (SECRET, BINDING_KIND)] == []
+        assert [ref for ref in it.objects.live if ref.kind in (SECRET, BINDING_KIND)] == []
         return
     for name in NAMES:
         live = it.live(BINDING_KIND, name)

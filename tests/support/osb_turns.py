@@ -1,8 +1,9 @@
 """Turns of klutch-osb without a program: decisions on a few objects, calls to a scripted broker.
 
-A process may die between any two steps, before a call and after it. Time passes as the test says.
+A process may die after any step, and after a call. Time passes as the test says.
 """
 
+import copy
 import random
 import uuid
 from collections.abc import Callable, Mapping
@@ -10,21 +11,40 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from bind.osb.decisions import instance, record, turn
-from bind.osb.decisions.view import Ask, Broker, InstanceView, Next, Pause, Place
-from reconciler.api.osb import BROKER_RECORD, BrokerSpec, GeneratedKind, Timing
+from bind.osb.decisions import binding as bindings
+from bind.osb.decisions import credentials, record, turn
+from bind.osb.decisions.record import Record
+from bind.osb.decisions.turn import Part
+from bind.osb.decisions.view import (
+    SOON,
+    Ask,
+    BindingView,
+    Broker,
+    HeldSecret,
+    InstanceView,
+    Pause,
+    Place,
+)
+from reconciler.api.osb import BROKER_RECORD, BrokerSpec, GeneratedKind
 from reconciler.blueprints.offering import answers, messages
 from reconciler.blueprints.offering.catalogue import Catalogue, catalogue_of
 from reconciler.blueprints.offering.outcomes import Outcome, Unknown
+from reconciler.core import manifest
 from reconciler.core.decision import Create, Decision, Delete, Patch, Step, status_patch
-from reconciler.core.manifest import canonical, is_deleting
-from reconciler.core.refs import Kind, ObjectKey, Ref
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import SECRET, Kind, Ref
 from tests.kit import json_patch
 from tests.support import osb_wire
 from tests.support.osb_broker import ScriptedBroker
 
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
-CLUSTER: Final = "plane"
+CLUSTER: Final = "control-plane"
+SPACE: Final = "klutch-bind-a"
+OSB: Final = "klutch-osb"
+GROUP: Final = "services.acme.example"
+INSTANCE_KIND: Final = Kind(GROUP, "v1", "PostgresqlInstance", "postgresqlinstances")
+BINDING_KIND: Final = Kind(GROUP, "v1", "PostgresqlBinding", "postgresqlbindings")
+DELETED: Final = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
 class Dies(Exception):
@@ -32,57 +52,73 @@ class Dies(Exception):
 
 
 class Stale(Exception):
-    """A write met another state than was looked at."""
+    """A precondition does not hold: the step was decided on old facts."""
 
 
 @dataclass
 class Objects:
-    """Objects by their kind and place, with the API's preconditions and finalizers."""
+    """Objects by their place, with the API's preconditions, finalizers and owners."""
 
-    live: dict[tuple[Kind, ObjectKey], Any] = field(default_factory=dict)
+    live: dict[Ref, dict[str, Any]] = field(default_factory=dict)
     versions: int = 0
 
-    def all(self, kind: Kind) -> list[Any]:
-        return [one for (of, _), one in self.live.items() if of == kind]
+    def all(self, kind: Kind) -> list[dict[str, Any]]:
+        return [one for ref, one in self.live.items() if ref.kind == kind]
 
-    def create(self, kind: Kind, manifest: Mapping[str, Any]) -> None:
-        metadata = manifest["metadata"]
-        key = kind, ObjectKey(metadata["namespace"], metadata["name"])
-        if key in self.live:
-            raise Stale
-        new = {"uid": str(uuid.uuid4()), "generation": 1, **metadata}
-        self._put(key, {**manifest, "metadata": new})
+    def create(self, ref: Ref, body: Manifest) -> dict[str, Any]:
+        """Create an object, as others do too."""
+        if ref in self.live:
+            raise Stale(str(ref))
+        made: dict[str, Any] = copy.deepcopy(dict(body))
+        place = {"namespace": ref.namespace, "name": ref.name}
+        made["metadata"] = {"uid": str(uuid.uuid4()), "generation": 1, **place, **made["metadata"]}
+        return self._put(ref, made)
 
-    def patch(self, ref: Ref, body: Mapping[str, Any]) -> None:
-        key = ref.kind, ObjectKey(ref.namespace, ref.name)
-        live = self.live.get(key)
-        if live is None:
-            raise Stale
+    def edit(self, ref: Ref, change: Callable[[dict[str, Any]], object]) -> None:
+        live = copy.deepcopy(self.live[ref])  # others may hold it
+        change(live)
+        self._put(ref, live)
+
+    def patch(self, ref: Ref, body: Mapping[str, Any], moved: str = "") -> str:
+        """Patch an object that is as it was stated, or as the step before left it."""
         stated = dict(body.get("metadata", {}))
-        for name in ("uid", "resourceVersion"):
-            if stated.pop(name, live["metadata"].get(name)) != live["metadata"].get(name):
-                raise Stale
-        self._put(key, json_patch.merged(live, {**body, "metadata": stated}))
+        uid, version = (stated.pop(name, "") for name in ("uid", "resourceVersion"))
+        live = self._expect(ref, uid, moved or version)
+        put = self._put(ref, json_patch.merged(live, {**body, "metadata": stated}))
+        return str(put["metadata"]["resourceVersion"])
 
-    def delete(self, ref: Ref, resource_version: str = "") -> None:
-        key = ref.kind, ObjectKey(ref.namespace, ref.name)
-        live = self.live.get(key)
-        if live is None:
-            return
-        if resource_version not in ("", live["metadata"]["resourceVersion"]):
-            raise Stale
-        mark = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-        self._put(key, {**live, "metadata": {**live["metadata"], **mark}})
+    def delete(self, ref: Ref, uid: str = "", version: str = "") -> None:
+        if ref in self.live or uid:
+            self._expect(ref, uid, version)
+            self.edit(ref, lambda live: live["metadata"].update(DELETED))
 
-    def _put(self, key: tuple[Kind, ObjectKey], manifest: Any) -> None:
+    def _expect(self, ref: Ref, uid: str, version: str) -> dict[str, Any]:
+        live = self.live.get(ref)
+        if live is None or any(
+            wanted and wanted != live["metadata"][name]
+            for name, wanted in (("uid", uid), ("resourceVersion", version))
+        ):
+            raise Stale(str(ref))
+        return live
+
+    def _put(self, ref: Ref, body: dict[str, Any]) -> dict[str, Any]:
         self.versions += 1
-        metadata = {**manifest["metadata"], "resourceVersion": str(self.versions)}
-        self.live[key] = {**manifest, "metadata": metadata}
-        if is_deleting(self.live[key]) and not metadata.get("finalizers"):
-            del self.live[key]
+        metadata = {**body["metadata"], "resourceVersion": str(self.versions)}
+        self.live[ref] = body = {**body, "metadata": metadata}
+        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
+            self._gone(ref)
+        return body
+
+    def _gone(self, ref: Ref) -> None:
+        uid = self.live.pop(ref)["metadata"]["uid"]
+        for other, live in list(self.live.items()):
+            owners = live["metadata"].get("ownerReferences", [])
+            if any(owner["uid"] == uid for owner in owners):
+                del self.live[other]
 
 
 def outcome_of(broker: ScriptedBroker, call: messages.Call) -> Outcome:
+    """Ask a broker, as the product's client does."""
     request = messages.http_request(call, api_version="2.17")
     headers = {
         "Authorization": f"Bearer {broker.password}",
@@ -99,129 +135,201 @@ def outcome_of(broker: ScriptedBroker, call: messages.Call) -> Outcome:
     return answers.outcome(call, said.status, lowered, said.body)
 
 
-@dataclass
 class Turns:
-    """One claim, what stands behind it, and a process that takes turns at it.
+    """One instance and its bindings, what stands behind them, and a process that has turns.
 
     `mortality` is the chance to die at each step. `steps` of what it did tell a failed test how it
     came there.
     """
 
-    broker: ScriptedBroker
-    chance: random.Random
-    mortality: float = 0.0
-    now: datetime = NOW
-    objects: Objects = field(default_factory=Objects)
-    pauses: dict[str, Pause] = field(default_factory=dict)
-    steps: list[str] = field(default_factory=list)
-    calls: list[messages.Call] = field(default_factory=list)
-    meanwhile: Callable[[], None] | None = None  # what happens while a call is on its way
-    _read: tuple[Any, Catalogue] | None = None
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, broker: ScriptedBroker, chance: random.Random | None = None, mortality: float = 0.0
+    ) -> None:
+        self.broker, self.chance, self.mortality = broker, chance or random.Random(0), mortality
+        self.now = NOW
         self.broker.now = lambda: self.now.timestamp()
-        offering = self.broker.catalogue["services"][0]
+        self.objects = Objects()
+        self.pauses: dict[str, Pause] = {}
+        self.steps: list[str] = []
+        self.calls: list[messages.Call] = []
+        self.events: list[str] = []
+        self.read_soon = 0  # how often the catalogue was to be read
+        self.meanwhile: Callable[[], None] | None = None  # what happens while a call is on its way
+        self.check: Callable[[], None] = lambda: None  # after each write and call
+        self.otherwise: Callable[[InstanceView], InstanceView] = lambda view: view
+        self.spec = BrokerSpec("acme", OSB, url="https://broker.acme.example", group=GROUP)
+        self.closed, self.is_fresh, self.confirms = "", True, False
+        self.crd_is_deleting = False
+        self.place: Place | None = Place("shop", "c1", "s1")
+        offering = broker.catalogue["services"][0]
         plans = {plan["name"]: plan["id"] for plan in offering["plans"]}
-        kind = Kind("acme.example", "v1", "DatabaseInstance", "databaseinstances")
-        self.kind = GeneratedKind(kind, "acme", offering["id"], plans)
-        self.spec = BrokerSpec("acme", "osb", group="acme.example", timing=Timing())
+        self.kind = GeneratedKind(INSTANCE_KIND, "acme", offering["id"], plans)
+        self.bound = GeneratedKind(
+            BINDING_KIND, "acme", offering["id"], {}, instances=INSTANCE_KIND.plural
+        )
+        self._read: tuple[osb_wire.Members, Catalogue] | None = None
+        self._known: dict[str, Record] = {}
+
+    # Objects
+
+    def at(self, kind: Kind = INSTANCE_KIND, name: str = "orders") -> Ref:
+        return Ref(CLUSTER, kind, OSB if kind == BROKER_RECORD else SPACE, name)
+
+    def claim_instance(self, **spec: Any) -> None:
+        self.objects.create(self.at(), {"metadata": {}, "spec": {"plan": "small", **spec}})
+
+    def live(self, kind: Kind, name: str) -> dict[str, Any] | None:
+        """Return an object, None where it is not there."""
+        return self.objects.live.get(self.at(kind, name))
 
     @property
-    def claim(self) -> Any:
-        return self.objects.live.get((self.kind.kind, ObjectKey("home", "orders")))
+    def instance_claim(self) -> Any:
+        return self.live(INSTANCE_KIND, "orders")
 
-    @property
-    def ref(self) -> Ref:
-        return Ref(CLUSTER, self.kind.kind, "home", "orders")
+    def records(self, kind: str = record.INSTANCE) -> list[Record]:
+        """Return the records of a kind, by claim and number."""
+        found = map(self._record, self.objects.all(BROKER_RECORD))
+        mine = [one for one in found if one.kind == kind]
+        return sorted(mine, key=lambda one: (one.claim.uid, one.number))
 
-    def records(self) -> list[record.Record]:
-        return [record.read(one, CLUSTER) for one in self.objects.all(BROKER_RECORD)]
+    def _record(self, live: dict[str, Any]) -> Record:
+        version = live["metadata"]["resourceVersion"]
+        if version not in self._known:
+            self._known[version] = record.read(live, CLUSTER)
+        return self._known[version]
+
+    # Looks
 
     def view(self) -> InstanceView:
-        uid = self.claim["metadata"]["uid"] if self.claim else ""
-        records = self.records()
-        return InstanceView(
+        claim = self.instance_claim
+        uid = claim["metadata"]["uid"] if claim else ""
+        records = self.records(record.INSTANCE)
+        view = InstanceView(
             CLUSTER,
             self.kind,
-            "home",
+            SPACE,
             "orders",
-            self.claim,
-            place=Place("shop", "c1", "s1"),
-            broker=Broker(self.spec, self._catalogue(), is_fresh=True),
+            claim,
+            place=self.place,
+            broker=Broker(
+                self.spec, self.read_catalogue(), self.closed, self.is_fresh, self.confirms
+            ),
             records=tuple(one for one in records if one.claim.uid == uid),
             others=tuple(one for one in records if one.claim.uid != uid),
             pauses=dict(self.pauses),
             now=self.now,
         )
+        view = self.otherwise(view)
+        bound = self.records(record.BINDING)
+        there = {ref.name for ref in self.objects.live if ref.kind == BINDING_KIND}
+        names = sorted(there | {one.claim.name for one in bound})
+        found = (self._binding(view, name, bound) for name in names)
+        return replace(view, bindings=tuple(found))
 
-    def _catalogue(self) -> Catalogue:
+    def _binding(self, view: InstanceView, name: str, bound: list[Record]) -> BindingView:
+        """Return a binding as one look shows it, with its Secret if that is to be read."""
+        live = self.live(BINDING_KIND, name)
+        mine = tuple(one for one in bound if one.claim.name == name)
+        found = BindingView(CLUSTER, self.bound, live, mine, None, self.crd_is_deleting)
+        if not bindings.needs_secret(view, found):
+            return found
+        secret = self.live(SECRET, credentials.name_of(live or {}))
+        return replace(found, secret=HeldSecret(secret))
+
+    def read_catalogue(self) -> Catalogue:
         document = self.broker.catalogue
         if self._read is None or self._read[0] is not document:
-            self._read = document, catalogue_of(canonical(document))
+            self._read = document, catalogue_of(manifest.canonical(document))
         return self._read[1]
 
+    # Turns
+
     def go_on(self, turns: int) -> None:
-        """Take turns, each when it is due."""
+        """Have turns, each when it is due."""
         for _ in range(turns):
-            again = self._survived_turn()
+            again = self.turn()
             self.now += timedelta(minutes=30) if again is None else min(again, timedelta(hours=25))
 
-    def _survived_turn(self) -> timedelta | None:
-        """Take a turn, or a part of one; return when the next one is due."""
+    def turn(self) -> timedelta | None:
+        """Have a turn, or a part of one; return when the next one is due."""
         try:
             return self._turn()
         except Dies:
             self.steps.append("dies")
-            self.pauses.clear()
-        except Stale:
-            self.steps.append("stale")
-        return timedelta()
+            self.restart()
+        except Stale as error:
+            self.steps.append(f"stale: {error}")
+        return SOON
+
+    def restart(self) -> None:
+        """Forget what a process remembers."""
+        self.pauses = {}
+
+    def serves(self, part: Part) -> bool:
+        """Return whether what is decided about a claim is done."""
+        return True
 
     def _turn(self) -> timedelta | None:
-        following = instance.look(replace(self.view(), free=True))
-        self._follow(following)
-        ask: Ask | None = following.ask
-        if ask is None:
-            return following.decision.again
-        self._may_die()
-        outcome = outcome_of(self.broker, ask.call)
+        parts = self._look(calling=False)
+        for part in parts:
+            if part.next.ask is not None:
+                return self._ask(part.next.ask)
+        agains = (part.next.decision.again for part in parts)
+        return min((again for again in agains if again is not None), default=None)
+
+    def _look(self, *, calling: bool) -> list[Part]:
+        parts = [part for part in turn.look(self.view(), calling=calling) if self.serves(part)]
+        for part in parts:
+            self._execute(part)
+        return parts
+
+    def _ask(self, ask: Ask) -> timedelta:
+        answer = outcome_of(self.broker, ask.call)
         self.calls.append(ask.call)
-        self.steps.append(f"{type(ask.call).__name__}: {outcome}")
-        self._may_die()
+        self.steps.append(f"{type(ask.call).__name__} {ask.record[:4]}: {answer}")
+        self._lived()
         if self.meanwhile is not None:
             self.meanwhile()
-            busy = replace(self.view(), free=False)
-            self._follow(replace(instance.look(busy), ask=None))
-        after = turn.answered(self.view(), ask, outcome).next
-        self._follow(after)
-        return after.decision.again
+            self._look(calling=True)
+        self._execute(turn.answered(self.view(), ask, answer))
+        return SOON
 
-    def _follow(self, following: Next) -> None:
-        self.pauses.update(following.pauses)
-        for step in following.decision.steps:
-            self._may_die()
-            self._do(step)
-        self._may_die()
-        self._write_status(following.decision)
+    def _execute(self, part: Part) -> None:
+        """Do the steps in their order, then write the status, as the executor does."""
+        live = self.instance_claim if part.binding is None else part.binding.live
+        decision, kind = part.next.decision, INSTANCE_KIND if part.binding is None else BINDING_KIND
+        self.pauses |= part.next.pauses
+        self.read_soon += part.next.reads_catalogue
+        self.events += [note.reason for note in decision.notes]
+        moved: dict[Ref, str] = {}
+        for step in decision.steps:
+            self._write(step, moved)
+            self._lived()
+        if live is not None:
+            self._write_status(self.at(kind, manifest.name_of(live)), decision)
 
-    def _do(self, step: Step) -> None:
-        self.steps.append(repr(step)[:200])
-        match step:
-            case Create(kind, manifest):
-                self.objects.create(kind, manifest)
-            case Patch(ref, body):
-                self.objects.patch(ref, body)
-            case Delete(ref, _, version):
-                self.objects.delete(ref, version)
-            case _:
-                raise AssertionError(step)
+    def _write_status(self, ref: Ref, decision: Decision) -> None:
+        live = self.objects.live.get(ref)
+        if live is None:
+            return
+        patch = status_patch(live, ref, decision, failed=(), now=self.now)
+        if patch is not None:
+            self._write(patch, {})
+            self._lived()
 
-    def _write_status(self, decision: Decision) -> None:
-        if self.claim is not None:
-            patch = status_patch(self.claim, self.ref, decision, failed=(), now=self.now)
-            if patch is not None:
-                self.objects.patch(patch.ref, patch.body)
-
-    def _may_die(self) -> None:
+    def _lived(self) -> None:
+        self.check()
         if self.chance.random() < self.mortality:
             raise Dies
+
+    def _write(self, step: Step, moved: dict[Ref, str]) -> None:
+        self.steps.append(repr(step)[:200])
+        match step:
+            case Create(kind, body):
+                self.objects.create(self.at(kind, manifest.name_of(body)), body)
+            case Patch(ref, body):
+                moved[ref] = self.objects.patch(ref, body, moved.get(ref, ""))
+            case Delete(ref, uid, version):
+                self.objects.delete(ref, uid, moved.get(ref, version))
+            case _:
+                raise AssertionError(step)

@@ -16,8 +16,9 @@ from reconciler.core import manifest
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
 from tests.support import osb_faults
-from tests.support.osb_bindings import BINDING_KIND, World, catalogue
+from tests.support.osb_bindings import World, catalogue
 from tests.support.osb_faults import Fault
+from tests.support.osb_turns import BINDING_KIND
 from tests.support.osb_wire import Verb
 
 ASYNC: frozenset[Verb] = frozenset({"bind", "unbind"})
@@ -351,7 +352,7 @@ def test_an_answer_for_which_nothing_waits_changes_nothing(
     world = World()
     world.claim()
     world.run(minutes=1)
-    view = world.binding("web")
+    (view,) = world.view().bindings
     asked = replace(
         view.records[0],
         state=state,

@@ -17,8 +17,9 @@ from reconciler.api.osb import BROKER_RECORD
 from reconciler.core import keys
 from reconciler.core.refs import SECRET
 from tests.support import osb_faults
-from tests.support.osb_bindings import BINDING_KIND, INSTANCE_KIND, World, catalogue
+from tests.support.osb_bindings import World, catalogue
 from tests.support.osb_faults import Fault
+from tests.support.osb_turns import BINDING_KIND, INSTANCE_KIND
 from tests.support.osb_wire import Verb
 
 ASYNC: frozenset[Verb] = frozenset({"bind", "unbind"})
@@ -130,7 +131,8 @@ def test_a_bind_waits_for_what_goes_on_at_its_instance() -> None:
     busy = replace(known, intent=Intent("Update", world.now, Sent(world.plan)))
     world.otherwise = lambda view: replace(view, records=(busy,))
     world.claim()
-    next_ = bindings.look(replace(world.view(), free=False), world.binding("web"))
+    view = world.view()
+    next_ = bindings.look(view, view.bindings[0])
     assert next_.ask is None
     assert not next_.decision.tasks
     assert [(one.type, one.reason) for one in next_.decision.conditions] == [("Bound", "Pending")]
@@ -662,11 +664,11 @@ def test_a_deletion_whose_finalizer_is_gone_is_none() -> None:
 
 def test_a_claim_that_was_only_out_of_sight_goes_on() -> None:
     world = bound()
-    ref = world.ref(BINDING_KIND, "web")
-    hidden = world.objects.pop(ref)
+    ref = world.at(BINDING_KIND, "web")
+    hidden = world.objects.live.pop(ref)
     world.run(minutes=1)
     assert states(world) == [(0, "Orphaned")]
-    world.objects[ref] = hidden
+    world.objects.live[ref] = hidden
     world.run(minutes=6)
     assert states(world) == [(0, PRESENT)]
     assert world.broker.count("bind") == 1

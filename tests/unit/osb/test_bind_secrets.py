@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bind.osb.decisions import credentials
+from bind.osb.decisions import credentials, turn
 from bind.osb.decisions import record as records_of
 from bind.osb.decisions.view import BindingView, HeldSecret
 from reconciler.api.osb import GeneratedKind
@@ -15,7 +15,8 @@ from reconciler.core import keys, manifest
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
 from tests.support import osb_faults
-from tests.support.osb_bindings import BINDING_KIND, CLUSTER, World
+from tests.support.osb_bindings import World
+from tests.support.osb_turns import BINDING_KIND, CLUSTER
 
 UID = "6f1c2f7c-8d5e-4c55-9a0a-0b7a4b7d2f10"
 KIND = GeneratedKind(BINDING_KIND, "acme", "s1", {}, instances="postgresqlinstances")
@@ -189,9 +190,9 @@ def test_no_text_has_a_secret() -> None:
     shown = list[str]()
     write = world._execute
 
-    def execute(next_: Any, name: str) -> None:
-        shown.append(repr(next_))
-        write(next_, name)
+    def execute(part: turn.Part) -> None:
+        shown.append(repr(part.next))
+        write(part)
 
     world._execute = execute  # type: ignore[method-assign]
     world.claim()

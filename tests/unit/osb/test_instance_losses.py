@@ -1,6 +1,5 @@
 """What may hold data is deleted at its broker only with its claim: an old record proves nothing."""
 
-import random
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,11 +12,10 @@ from bind.osb.decisions.view import Ask, Next, Pause
 from reconciler.api.osb import BROKER_RECORD
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.core import keys
-from reconciler.core.refs import Ref
 from tests.support import osb_faults
 from tests.support.osb_broker import ScriptedBroker
 from tests.support.osb_faults import Fault
-from tests.support.osb_turns import CLUSTER, Turns
+from tests.support.osb_turns import Turns
 from tests.support.osb_views import (
     NOW,
     UID,
@@ -230,10 +228,9 @@ def test_a_retained_update_is_not_forgotten() -> None:
 
 @pytest.fixture
 def it() -> Turns:
-    made = Turns(ScriptedBroker(), random.Random(0))
+    made = Turns(ScriptedBroker())
     made.broker.modes.asynchronous, made.broker.modes.polls = frozenset({"provision"}), 3
-    metadata = {"namespace": "home", "name": "orders"}
-    made.objects.create(made.kind.kind, {"metadata": metadata, "spec": {"plan": "small"}})
+    made.claim_instance()
     return made
 
 
@@ -242,7 +239,7 @@ def states(it: Turns) -> list[tuple[int, str]]:
 
 
 def wish(it: Turns, text: str) -> None:
-    it.objects.patch(it.ref, {"metadata": {"annotations": {keys.OSB_RETRY: text}}})
+    it.objects.patch(it.at(), {"metadata": {"annotations": {keys.OSB_RETRY: text}}})
 
 
 def restored(it: Turns) -> None:
@@ -250,14 +247,12 @@ def restored(it: Turns) -> None:
     while not it.records() or it.records()[0].operation is None:
         it.go_on(1)
     (old,) = it.objects.all(BROKER_RECORD)
-    claimed = it.claim
+    claimed = it.instance_claim
     it.go_on(9)
     assert states(it) == [(0, "Present")]
     for kind, backup in ((BROKER_RECORD, old), (it.kind.kind, claimed)):
-        place = backup["metadata"]
-        ref = Ref(CLUSTER, kind, place["namespace"], place["name"])
         body = {"spec": {**dict.fromkeys(it.objects.all(kind)[0]["spec"]), **backup["spec"]}}
-        it.objects.patch(ref, body)
+        it.objects.patch(it.at(kind, backup["metadata"]["name"]), body)
     it.pauses.clear()
     assert states(it) == [(0, "Intended")]
 
@@ -284,7 +279,7 @@ def test_an_instance_that_is_used_since_its_backup_is_there_after_it_was_restore
     it.now += days * DAY
     it.broker.faults.add("poll", fault, times=times)
     (made,) = it.broker.inventory.instances
-    it.go_on(120)
+    it.go_on(240)
     assert it.broker.count("deprovision") == 0
     assert states(it) == [(0, "Present")]
     assert list(it.broker.inventory.instances) == [made]
@@ -343,7 +338,7 @@ def test_what_an_unanswered_put_made_is_deleted_with_its_claim(it: Turns) -> Non
     wish(it, "1")
     it.go_on(9)
     assert len(it.broker.inventory.instances) == 1
-    it.objects.delete(it.ref)
+    it.objects.delete(it.at())
     it.go_on(9)
     assert it.broker.inventory.is_empty
-    assert (it.claim, it.records()) == (None, [])
+    assert (it.instance_claim, it.records()) == (None, [])

@@ -1,20 +1,17 @@
 """What instances come to, turn by turn, where a crash, a lie and an edit meet."""
 
-import random
-
 import pytest
 
 from reconciler.api.osb import BROKER_RECORD
 from reconciler.core import keys
-from reconciler.core.refs import Ref
 from tests.support import osb_faults
 from tests.support.osb_broker import ScriptedBroker
-from tests.support.osb_turns import CLUSTER, Turns
+from tests.support.osb_turns import Turns
 
 
 @pytest.fixture
 def it() -> Turns:
-    made = Turns(ScriptedBroker(), random.Random(0))
+    made = Turns(ScriptedBroker())
     make(made)
     made.go_on(8)
     assert made.broker.count("provision") == 1
@@ -22,13 +19,11 @@ def it() -> Turns:
 
 
 def make(it: Turns) -> None:
-    metadata = {"namespace": "home", "name": "orders"}
-    spec = {"plan": "small", "parameters": {"a": 1}}
-    it.objects.create(it.kind.kind, {"metadata": metadata, "spec": spec})
+    it.claim_instance(parameters={"a": 1})
 
 
 def edit(it: Turns, **spec: object) -> None:
-    it.objects.patch(it.ref, {"spec": spec})
+    it.objects.patch(it.at(), {"spec": spec})
 
 
 def held(it: Turns) -> tuple[str, object]:
@@ -37,16 +32,16 @@ def held(it: Turns) -> tuple[str, object]:
 
 
 def test_an_answer_is_dropped_where_its_claim_was_deleted_meanwhile() -> None:
-    it = Turns(ScriptedBroker(), random.Random(0))
+    it = Turns(ScriptedBroker())
     make(it)
     it.go_on(2)  # the finalizer, the record
-    it.meanwhile = lambda: it.objects.delete(it.ref)
+    it.meanwhile = lambda: it.objects.delete(it.at())
     it.go_on(1)
     assert it.broker.count("provision") == 1
     it.meanwhile = None
     it.go_on(8)
     assert it.broker.inventory.is_empty
-    assert (it.claim, it.records()) == (None, [])
+    assert (it.instance_claim, it.records()) == (None, [])
 
 
 def test_an_update_is_made_again_where_reading_does_not_show_that_it_was_done(it: Turns) -> None:
@@ -77,16 +72,17 @@ def test_a_claim_of_the_same_name_waits_for_what_becomes_of_its_predecessor(
     it: Turns, wish: str
 ) -> None:
     (old,) = it.broker.inventory.instances
-    it.objects.patch(it.ref, {"metadata": {"finalizers": None}})
-    it.objects.delete(it.ref)
+    it.objects.patch(it.at(), {"metadata": {"finalizers": None}})
+    it.objects.delete(it.at())
     make(it)
     it.go_on(8)
     assert [one.state for one in it.records()] == ["Orphaned"]
-    record = Ref(CLUSTER, BROKER_RECORD, "osb", old)
-    it.objects.patch(record, {"metadata": {"annotations": {keys.OSB_ORPHAN: wish}}})
+    it.objects.patch(
+        it.at(BROKER_RECORD, old), {"metadata": {"annotations": {keys.OSB_ORPHAN: wish}}}
+    )
     it.go_on(12)
     (one,) = it.records()
     assert one.state == "Present"
-    assert one.claim.uid == it.claim["metadata"]["uid"]
+    assert one.claim.uid == it.instance_claim["metadata"]["uid"]
     left = set(it.broker.inventory.instances)
     assert left == {old, one.id} if wish == keys.ORPHAN_FORGET else {one.id}

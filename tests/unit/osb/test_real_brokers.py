@@ -1,6 +1,5 @@
 """What real brokers were seen to do, and what a claim comes to: nothing is lost, nothing hangs."""
 
-import random
 from dataclasses import replace
 from datetime import timedelta
 
@@ -36,13 +35,12 @@ HERE = "https://broker.example"
 
 def made(*happens, **modes) -> Turns:
     """Return what becomes of a claim whose PUT met faults, in the order of their verbs."""
-    it = Turns(ScriptedBroker(), random.Random(0))
+    it = Turns(ScriptedBroker())
     for verb, fault in happens:
         it.broker.faults.add(verb, fault, times=1)
     for name, value in modes.items():
         setattr(it.broker.modes, name, value)
-    metadata = {"namespace": "home", "name": "orders"}
-    it.objects.create(it.kind.kind, {"metadata": metadata, "spec": {"plan": "small"}})
+    it.claim_instance()
     it.go_on(30)
     return it
 
@@ -83,13 +81,12 @@ def test_what_is_being_made_behind_a_409_is_polled_to_its_end() -> None:
 @pytest.mark.parametrize("polls", [True, False])
 @pytest.mark.parametrize("reads", [True, False])
 def test_a_409_to_the_first_put_is_a_question(polls: bool, reads: bool) -> None:
-    it = Turns(ScriptedBroker(), random.Random(0))
+    it = Turns(ScriptedBroker())
     it.broker.modes.repeated = 409
     for verb, answers in (("poll", polls), ("fetch", reads)):
         if not answers:
             it.broker.faults.add(verb, osb_faults.refuses(404))
-    metadata = {"namespace": "home", "name": "orders"}
-    it.objects.create(it.kind.kind, {"metadata": metadata, "spec": {"plan": "small"}})
+    it.claim_instance()
     it.go_on(2)
     asked = instance.look(it.view()).ask
     assert asked is not None
