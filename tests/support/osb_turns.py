@@ -323,13 +323,16 @@ class Turns:
             raise Dies
 
     def _write(self, step: Step, moved: dict[Ref, str]) -> None:
-        self.steps.append(repr(step)[:200])
         match step:
             case Create(kind, body):
+                self.steps.append(f"create {kind} {manifest.name_of(body)}")
                 self.objects.create(self.at(kind, manifest.name_of(body)), body)
-            case Patch(ref, body):
+            case Patch(ref, body, part):
+                spec = manifest.get_map(body, "spec")
+                self.steps.append(f"patch {ref.kind} {ref.name} {part} {spec}")
                 moved[ref] = self.objects.patch(ref, body, moved.get(ref, ""))
             case Delete(ref, uid, version):
+                self.steps.append(f"delete {ref.kind} {ref.name}")
                 self.objects.delete(ref, uid, moved.get(ref, version))
             case _:
                 raise AssertionError(step)

@@ -140,22 +140,26 @@ def _go_on(view: views.InstanceView, current: Record) -> views.Next:
     if current.intent is not None and not current.intent.closed:
         return moves.send(current.intent)
     if current.state == record.INTENDED:
-        return _retry(view, current)
+        is_news = state.is_news(view, current, state.wanted(view, None))
+        failed = views.Next(state.of(view, current, phase="Failed"))
+        return _retry(view, current) if is_news else failed
     return _keep(view, current)
 
 
 def _retry(view: views.InstanceView, current: Record) -> views.Next:
-    """Provision what was refused, or failed too often, once something is another than then."""
-    target = state.wanted(view, None)
-    if not state.is_news(view, current, target):
-        return views.Next(state.of(view, current, phase="Failed"))
+    """Provision what was refused, or failed too often, or is missing, under its id."""
+    target, closed = state.wanted(view, None), current.intent
     if (refusal := _not_offered(view, target)) is not None:
         return refusal
     if not view.free:
         return _waits(view, causes.PENDING, "another operation of this instance is in progress")
-    tries = 1 if current.intent is None else min(current.intent.tries, 1)
+    tries = 1 if closed is None else min(closed.tries, 1)
     intent = Intent("Provision", view.now, target, tries)  # that it may be there is not forgotten
-    step = record.changed(current, intent=intent, plan=target.plan, asked=state.asked(view))
+    made_at, asked = current.made_at, state.asked(view)
+    if closed is not None and closed.closed == record.MISSING:
+        made_at = made_at or closed.since  # its data may be there again
+    fields = {"state": record.INTENDED, "sent": None, "plan": target.plan, "asked": asked}
+    step = record.changed(current, intent=intent, made_at=made_at, **fields)
     return views.soon(step, begins=True)
 
 
@@ -164,9 +168,8 @@ def _keep(view: views.InstanceView, current: Record) -> views.Next:
     target, closed = state.wanted(view, current.sent), current.intent
     assert view.broker is not None
     if closed is not None and closed.closed == record.MISSING:
-        if state.is_news(view, current, target) and view.free:
-            return _anew(view, current, closed)
-        return _read(view, current)
+        is_news = state.is_news(view, current, target)
+        return _retry(view, current) if is_news else _read(view, current)
     if state.is_as_wanted(current.sent, target) and not state.heals(view, current):
         return _read(view, current)
     is_unread = state.is_retrievable(view) and view.pause(current).checked is None
@@ -175,18 +178,6 @@ def _keep(view: views.InstanceView, current: Record) -> views.Next:
     if closed is not None and not state.is_news(view, current, target):
         return _read(view, current)
     return _change(view, current, target)
-
-
-def _anew(view: views.InstanceView, current: Record, closed: Intent) -> views.Next:
-    """Provision again what is missing, under its id."""
-    target = state.wanted(view, None)
-    if problem := state.invalid(view, target, None):
-        return _held(view, causes.INVALID, problem)
-    intent = Intent("Provision", view.now, target)
-    fields = {"state": record.INTENDED, "sent": None, "asked": state.asked(view)}
-    made_at = current.made_at or closed.since  # its data may be there again
-    step = record.changed(current, intent=intent, made_at=made_at, **fields)
-    return views.soon(step, begins=True)
 
 
 def _change(view: views.InstanceView, current: Record, target: Sent) -> views.Next:

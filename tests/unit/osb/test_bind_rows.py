@@ -652,6 +652,22 @@ def test_a_named_wish_ends_an_orphan(wish: str, left: int) -> None:
     assert len(world.broker.inventory.bindings) == left
 
 
+def test_others_wait_for_a_bind_of_which_the_claim_went_meanwhile() -> None:
+    world = World()
+    world.broker.modes.asynchronous, world.broker.modes.takes = ASYNC, 60.0
+    world.claim()
+
+    def goes() -> None:
+        world.meanwhile = None
+        tear_off(world)
+        world.claim("job")
+
+    world.meanwhile = goes
+    world.run(minutes=5)
+    assert world.logs_in("job")
+    assert world.broker.violations == []
+
+
 def test_a_deletion_whose_finalizer_is_gone_is_none() -> None:
     world = bound()
     held = ["somebody.else/finalizer"]
