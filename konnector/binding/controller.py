@@ -314,6 +314,7 @@ class Bindings:
                 machinery.left_out(seen.export),
                 claim_status.takes_conditions(seen.crd, kind.version),
                 self._context.runtime.recorder.docs,
+                provider.guardian.lives,
             )
             say = Say(
                 recreates=manifest.annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,

@@ -51,7 +51,8 @@ _BOUND: Final = {keys.BOUND: keys.BOUND_VALUE}
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`kind` is the same on both sides. `space_uid` is of the space's Namespace.
+    """`kind` is the same on both sides. `space_uid` is of the space's Namespace, `lives` are that
+    and the former ones that a person gave to it.
 
     `has_status`: the kind has a status subresource, so that its status is written there.
     `carries`: the labels and annotations that go up beside those that always do.
@@ -69,6 +70,7 @@ class Pair:
     left_out: frozenset[tuple[str, ...]] = frozenset()
     has_conditions: bool = False
     docs: str = ""
+    lives: frozenset[str] = frozenset()
 
     def content(self, live: Manifest) -> dict[str, JSON]:
         """Return what of an instance goes to the other side, without identity and metadata."""
@@ -84,22 +86,19 @@ class Pair:
     @property
     def marks(self) -> Mapping[str, str]:
         """The annotations by which a copy is known as a konnector's, and as this space's."""
-        if self.kind.namespaced:
-            return _BOUND
-        return {**_BOUND, keys.CLUSTER_NAMESPACE: self.space}
+        space = {keys.CLUSTER_NAMESPACE: self.space, keys.SPACE_UID: self.space_uid}
+        return _BOUND if self.kind.namespaced else {**_BOUND, **space}
 
     @property
     def owners(self) -> list[JSON]:
         """The owner of a cluster-scoped copy: the space."""
-        if self.kind.namespaced:
-            return []
         owner: dict[str, JSON] = {
             "apiVersion": NAMESPACE.api_version,
             "kind": NAMESPACE.kind,
             "name": self.space,
             "uid": self.space_uid,
         }
-        return [owner]
+        return [] if self.kind.namespaced else [owner]
 
     def prefixed(self, name: str) -> ObjectKey:
         """Return where the copy of a cluster-scoped claim is."""
@@ -128,9 +127,11 @@ class Pair:
     def claim_of(self, copy: Manifest) -> ObjectKey | None:
         """Return whose copy a cluster-scoped object is; None where it is not of this space.
 
-        The name alone proves nothing: another space's may begin with this one's (H3).
+        Names prove nothing: another space's may begin alike (H3), and an earlier one left it (S1).
         """
-        if manifest.annotations_of(copy).get(keys.CLUSTER_NAMESPACE) != self.space:
+        notes = manifest.annotations_of(copy)
+        known = notes.get(keys.SPACE_UID, self.space_uid) in {self.space_uid, *self.lives}
+        if not known or notes.get(keys.CLUSTER_NAMESPACE) != self.space:
             return None
         name = names.claim_name(self.space, manifest.identity_of(copy)[1])
         return None if name is None else ObjectKey("", name)

@@ -12,7 +12,7 @@ from konnector.mass_loss.waves import EndingNamespaces
 from konnector.space import active
 from konnector.space.active import Standing
 from reconciler.api import CLUSTER_BINDING
-from reconciler.core import keys, manifest, names
+from reconciler.core import identity, keys, manifest, names
 from reconciler.core.decision import Decision, writes_each
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
@@ -50,7 +50,7 @@ class Guardian:
         self._secrets, self.changed = secrets, changed
         self._released, self.emptied = released, emptied
         self.app_cluster_uid = ""
-        self.space_uid = ""
+        self.space_uid, self.lives = "", frozenset[str]()
         self._space_records = frozenset[str]()
         self._recorded: frozenset[str] | None = None  # None: a mapping has changed since
         self._confirmed = Confirmations()
@@ -70,7 +70,7 @@ class Guardian:
     async def look_at_space(self) -> None:
         """Read which space this is. Raises ClusterErrors, and keeps what was known then."""
         space = await self._read_space()
-        self.space_uid = manifest.uid_of(space)
+        self.space_uid, self.lives = manifest.uid_of(space), identity.lives(space)
         self._space_records = decide.recorded([space], keys.APP_CLUSTER_UID)
 
     async def is_being_deleted(self, resource: str) -> bool:

@@ -69,7 +69,7 @@ BINDING: Final = f"{OWN_PREFIX}binding"
 APP_CLUSTER_UID: Final = f"{OWN_PREFIX}app-cluster-uid"
 # Uids, by which an object of one life is told from a later one of its name: `core.identity`. Each
 # counts only at its place; copied to another one, it is a word.
-SPACE_UID: Final = f"{OWN_PREFIX}space-uid"  # on a service namespace, and a kubeconfig's Secret
+SPACE_UID: Final = f"{OWN_PREFIX}space-uid"  # on service namespaces, wide copies, kubeconfigs
 ACCOUNT_UID: Final = f"{OWN_PREFIX}account-uid"  # on a service namespace: of the ServiceAccount
 CLAIM_UID: Final = f"{OWN_PREFIX}claim-uid"  # on a copy, and beside `bound` on its claim
 ORIGIN_UID: Final = f"{OWN_PREFIX}origin-uid"  # on each claimed object that was brought, either way

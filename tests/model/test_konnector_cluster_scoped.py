@@ -4,8 +4,9 @@ from typing import Any
 
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
-from reconciler.core.refs import NAMESPACE
-from tests.support.bound_scenes import Scene, conditions, gone, remove, until
+from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from tests.support import losses
+from tests.support.bound_scenes import BIND, Scene, conditions, gone, remove, until
 from tests.support.konnector_scenes import CLUSTER_WIDE, Story, equals, event, refusal, story
 
 HOLD = "provider.example/cleanup"
@@ -40,6 +41,7 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
             keys.BOUND: "true",
             keys.CLAIM_UID: uid,
             keys.CLUSTER_NAMESPACE: wide.space,
+            keys.SPACE_UID: (await owner(wide))["uid"],
         }
         assert copy["metadata"]["ownerReferences"] == [await owner(wide)]
         assert finalizers_of(await account.here.read()) == [keys.SYNCER]
@@ -85,10 +87,11 @@ async def _comes_back(account: Story) -> None:
 
 
 async def test_what_was_released_outlives_its_space(wide: Scene) -> None:
-    """Its owner is the space only while it is bound."""
+    """It is owned while it is bound. The next space of the name gets it by its former uid alone."""
     async with story(wide, CLUSTER_WIDE) as account:
         await account.settle()
-        for owners in ([await owner(wide)], None):
+        space = await owner(wide)
+        for owners in ([space], None):
             await wide.unbind()
             await until(lambda: is_released(account))
             if owners:
@@ -98,6 +101,14 @@ async def test_what_was_released_outlives_its_space(wide: Scene) -> None:
             assert copy["metadata"].get("ownerReferences") == owners
         await remove(wide.plane, NAMESPACE, "", wide.space)
         await until(lambda: gone(wide.on_plane(NAMESPACE, wide.space, "")))
+        await remove(wide.app, SECRET, BIND, wide.secret)
+        for step in (wide.make_space, wide.request, wide.bind):
+            await step()
+        await until(lambda: event(wide, "orders", "NameTaken"))
+        assert await account.there.read() == copy
+        ref = Ref(wide.plane.name, NAMESPACE, "", wide.space)
+        await losses.note(wide.plane, ref, keys.CONFIRM_SPACE, space["uid"])
+        await until(lambda: equals(is_released(account), False), within=600)
         assert uid_of(await account.there.read()) == uid_of(copy)
 
 

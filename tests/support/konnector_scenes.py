@@ -117,9 +117,10 @@ class Side:
         return manifest.labels_of(await self.read(name) or {})
 
     async def annotations(self, name: str = "orders") -> dict[str, str]:
-        """Return all but the uid of the claim, which is another one each time."""
+        """Return all but the uids of claim and space, which are others each time."""
         found = manifest.annotations_of(await self.read(name) or {})
-        return {key: value for key, value in found.items() if key != keys.CLAIM_UID}
+        uids = {keys.CLAIM_UID, keys.SPACE_UID}
+        return {key: value for key, value in found.items() if key not in uids}
 
 
 @dataclass

@@ -116,14 +116,9 @@ LIVE: Any = {
     "metadata": {
         "name": "orders",
         "namespace": "dev",
-        "uid": "u",
-        "resourceVersion": "7",
-        "generation": 3,
-        "creationTimestamp": "2026-06-01T12:00:00Z",
-        "deletionTimestamp": "2026-06-01T12:00:00Z",
-        "deletionGracePeriodSeconds": 0,
-        "generateName": "orders-",
-        "selfLink": "/x",
+        **dict.fromkeys(("uid", "resourceVersion", "generateName", "selfLink"), "x"),
+        **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), "2026-06-01T12:00:00Z"),
+        **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), 3),
         "labels": dict.fromkeys((*STAYS, "team"), "x"),
         "annotations": dict.fromkeys((*STAYS, "team"), "x"),
         "ownerReferences": [{"name": "x"}],
@@ -139,15 +134,11 @@ LIVE: Any = {
 
 def test_moved():
     marks = {"klutch.anynines.com/bound": "true"}
+    metadata = {"name": "other", "namespace": "sns", "labels": {"team": "x"}}
     assert copies.moved(LIVE, KIND, ObjectKey("sns", "other"), marks, {"team"}) == {
         "apiVersion": "shop.example/v1",
         "kind": "Database",
-        "metadata": {
-            "name": "other",
-            "namespace": "sns",
-            "labels": {"team": "x"},
-            "annotations": {"team": "x", **marks},
-        },
+        "metadata": {**metadata, "annotations": {"team": "x", **marks}},
         "spec": {"size": "1Gi"},
         "data": {"a": "b"},
         "immutable": True,
@@ -163,14 +154,10 @@ def test_moved_to_no_namespace_and_without_labels():
     }
 
 
-@pytest.mark.parametrize(
-    ("annotations", "managed"),
-    [
-        ({}, False),
-        ({"klutch.anynines.com/bound": ""}, True),
-        ({"klutch.anynines.com/x": ""}, False),
-    ],
-)
+MANAGED = [({}, False), ({"klutch.anynines.com/bound": ""}, True), ({"x/bound": ""}, False)]
+
+
+@pytest.mark.parametrize(("annotations", "managed"), MANAGED)
 def test_the_mark_counts_whatever_its_value(annotations, managed):
     assert copies.is_managed({"metadata": {"annotations": annotations}}) is managed
 
@@ -243,7 +230,8 @@ def test_a_part_of_a_service_is_nobodys_copy(pair):
 def test_marks_and_owners():
     assert INSIDE.marks == {"klutch.anynines.com/bound": "true"}
     assert INSIDE.owners == []
-    assert WIDE.marks == {"klutch.anynines.com/bound": "true", SPACE: "kube-bind-zlp9m"}
+    space = {SPACE: "kube-bind-zlp9m", "klutchctl.dev/space-uid": "uid"}
+    assert WIDE.marks == {"klutch.anynines.com/bound": "true", **space}
     assert WIDE.owners == [
         {"apiVersion": "v1", "kind": "Namespace", "name": "kube-bind-zlp9m", "uid": "uid"}
     ]
