@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test compiled check docs pictures bench soak nodes pipelines mutants images lock audit release sign scan
+.PHONY: demo again test stories compiled check types house docs pictures bench soak nodes pipelines mutants images lock audit release sign scan
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -23,6 +23,10 @@ PYTEST := GOGC=200 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 test: check
 	$(PYTEST) $(ARGS)
 
+# What `make test` leaves out: tests/stories.txt says why.
+stories: $(STAMP)
+	$(PYTEST) --stories $(ARGS)
+
 # To collect tests is to compile them.
 compiled: $(STAMP)
 	$(BIN)/pytest -qq -n 0 --collect-only
@@ -30,9 +34,14 @@ compiled: $(STAMP)
 check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(MAKE) --no-print-directory -j 2 types house
+
+types:
 	MYPY_CACHE_DIR=$(CACHE)/mypy $(BIN)/mypy klutchctl reconciler konnector bind tests \
 	  $(addprefix fleet-example/services/postgresql_,server operator broker)
 	$(BIN)/lint-imports
+
+house:
 	$(BIN)/python -m tests.support.house
 	$(BIN)/python -m tests.support.prose
 

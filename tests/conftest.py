@@ -42,6 +42,8 @@ settings.load_profile("usual")
 yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc,assignment]
 
 _ON_CLUSTERS: Final = frozenset({"contract", "integration"})
+_TESTS: Final = Path(__file__).parent
+_STORIES: Final = _TESTS / "stories.txt"
 _HOME: Final = pytest.StashKey[Path]()
 _PROGRAMS: Final = pytest.StashKey[Mapping[Program, Path] | HostError]()
 
@@ -50,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="Write the expected outputs anew."
     )
+    parser.addoption("--stories", action="store_true", help="Run the tests of stories.txt alone.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -109,17 +112,20 @@ def _layout(home: Path) -> Layout:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mix the kinds of tests, and leave what is marked `soak` to `make soak`.
+    """Mix the kinds of tests, and leave stories to `make stories`, and `soak` to `make soak`.
 
-    `soak` marks more cases of what others show, and longer stories.
+    `soak` marks more cases of what others show, and longer stories. Stories of a named file run.
     """
     turns = _turns({item.path for item in items})
     items.sort(key=lambda item: turns[item.path])
     if config.getoption("--hypothesis-profile") == "soak":
         return
-    left = [item for item in items if item.get_closest_marker("soak")]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    left = {item for item in items if item.get_closest_marker("soak")}
+    if all(Path(one).resolve() == _TESTS for one in config.args):
+        stories, only = set(_STORIES.read_text("utf-8").splitlines()), config.getoption("--stories")
+        left |= {item for item in items if (item.nodeid.partition("[")[0] in stories) != only}
+    config.hook.pytest_deselected(items=[*left])
+    items[:] = [item for item in items if item not in left]
 
 
 def _turns(files: Iterable[Path]) -> Mapping[Path, tuple[float, Path]]:
@@ -132,7 +138,7 @@ def _turns(files: Iterable[Path]) -> Mapping[Path, tuple[float, Path]]:
     """
     groups: dict[str, list[Path]] = {}
     for file in sorted(files, reverse=True):
-        groups.setdefault(file.relative_to(Path(__file__).parent).parts[0], []).append(file)
+        groups.setdefault(file.relative_to(_TESTS).parts[0], []).append(file)
     return {
         file: (place / len(group) * (0.8 if name in _ON_CLUSTERS else 1) + (name == "model"), file)
         for name, group in groups.items()

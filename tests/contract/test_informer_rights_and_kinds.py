@@ -1,13 +1,12 @@
 """What an informer keeps and tells while rights are missing and kinds come and go."""
 
-import asyncio
 import contextlib
 from dataclasses import replace
 
 import pytest
 
-from reconciler.core.errors import Forbidden, NotServed, Unreachable
-from reconciler.core.manifest import Manifest, name_of, uid_of
+from reconciler.core.errors import Forbidden, Missing, NotServed, Unreachable
+from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import CONFIG_MAP, CRD, ROLE, ROLE_BINDING, Kind, Ref
 from reconciler.kube import informer as informers
 from reconciler.kube.client import KubeCluster
@@ -161,14 +160,8 @@ class Widgets:
     async def know(self, field):
         """Have a field of v1 known by the schema, and kept by the server from now on."""
         schema = {"type": "object", "properties": {field: {"type": "string"}}}
-        patch = [
-            {
-                "op": "replace",
-                "path": f"/spec/versions/{at}/schema/openAPIV3Schema",
-                "value": schema,
-            }
-            for at in (0, 1)
-        ]
+        path = "/spec/versions/{}/schema/openAPIV3Schema"
+        patch = [{"op": "replace", "path": path.format(at), "value": schema} for at in (0, 1)]
         await self.cluster.json_patch(self.crd, patch, manager=MANAGER)
 
     async def set(self, name, field, *, dry_run=False):
@@ -182,16 +175,12 @@ class Widgets:
     async def create(self, name, version="v1"):
         """Create an object, as soon as the CRD lets that happen."""
         kind = replace(self.kind, version=version)
-        metadata = {"name": name, "namespace": self.namespace}
-        manifest: Manifest = {
-            "apiVersion": kind.api_version,
-            "kind": "Widget",
-            "metadata": metadata,
-        }
+        place = {"name": name, "namespace": self.namespace}
+        made: Manifest = {"apiVersion": kind.api_version, "kind": "Widget", "metadata": place}
 
         async def probe():
             with contextlib.suppress(*NOT_YET):
-                return await self.cluster.create(manifest, kind, manager=MANAGER)
+                return await self.cluster.create(made, kind, manager=MANAGER)
 
         await eventually(probe)
 
@@ -208,13 +197,8 @@ class Widgets:
 
     async def close(self):
         """Delete the CRD, with all objects of the kind, and wait until it is gone."""
-        live = await self.cluster.get(self.crd)
-        if live is not None:
-            await self.cluster.delete(
-                self.crd,
-                preconditions=Preconditions(uid=uid_of(live)),
-                propagation=Propagation.BACKGROUND,
-            )
+        with contextlib.suppress(Missing):
+            await delete(self.cluster, CRD, "", self.kind.resource)
 
         async def is_gone():
             return await self.cluster.get(self.crd) is None
@@ -309,9 +293,8 @@ async def test_objects_that_go_with_their_kind_are_reported_one_by_one(informer,
         await follows(informer, widgets.cluster, widgets.namespace)
         # A server may end the watch of a kind before its last events, unless the CRD outlives them.
         await widgets.keep(["tests.example/held"])
-        async with asyncio.TaskGroup() as group:
-            group.create_task(widgets.close())
-            await eventually(lambda: names(informer) == set())
-            await widgets.keep(None)
+        await delete(widgets.cluster, CRD, "", widgets.kind.resource)
+        await eventually(lambda: names(informer) == set())
+        await widgets.keep(None)
         await eventually(lambda: "does not serve widgets." in informer.trouble)
         assert names(informer) == set()

@@ -66,34 +66,33 @@ def questions(path: Path) -> int:
     return sum(re.match(_QUESTION, doc or "", re.IGNORECASE) is not None for doc in docs)
 
 
-@functools.cache
 def tokens(path: Path) -> int:
     """Count the tokens of a file without comments, line ends and indentation."""
-    return sum(token.type not in _LAYOUT for token in _tokens(path))
-
-
-def _tokens(path: Path) -> Iterator[tokenize.TokenInfo]:
-    return tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline)
+    return _read(path)[0]
 
 
 def words_of(paths: Iterable[Path]) -> Counter[str]:
     """Count the words of which the names in files, and their own, are made: `tell` of `tellAll`."""
-    words: Counter[str] = Counter()
-    for name, count in Counter(name for path in paths for name in _names(path)).items():
+    names, words = Counter[str](), Counter[str]()
+    for path in paths:
+        names.update(_read(path)[1])
+    for name, count in names.items():
         for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name):
             words[word.lower()] += count
     return words
 
 
-def _names(path: Path) -> Iterator[str]:
-    """Yield a file's name, and those outside of f-strings: single tokens before Python 3.12."""
-    yield path.stem
-    depth = 0
-    for token in _tokens(path):
+@functools.cache
+def _read(path: Path) -> tuple[int, Counter[str]]:
+    """Count tokens, and names but those in f-strings: single tokens before Python 3.12."""
+    count, names, depth = 0, Counter([path.stem]), 0
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
+        count += token.type not in _LAYOUT
         kind = tokenize.tok_name[token.type]
         depth += (kind == "FSTRING_START") - (kind == "FSTRING_END")
         if kind == "NAME" and not depth:
-            yield token.string
+            names[token.string] += 1
+    return count, names
 
 
 def measure() -> dict[str, int]:
@@ -157,6 +156,11 @@ def main() -> int:
         if not sha256((ROOT / path).read_bytes()).hexdigest().startswith(digest):
             broken += 1
             print(f"{path} is another file: figures do not compare with earlier ones")
+    for line in (ROOT / "tests/stories.txt").read_text("utf-8").splitlines():
+        path, *names = line.split("::")
+        if names and f"def {names[-1]}(" not in (ROOT / path).read_text("utf-8"):
+            broken += 1
+            print(f"tests/stories.txt names no test: {line}")
     for name in ("tokens of the product", "tokens of tests"):
         print(f"{name:26}{figures[name]:8,}")
     return int(broken > 0)

@@ -72,12 +72,13 @@ def faults() -> Iterator[str]:
     for place, line, reason in found:
         if reason not in NAMES:
             yield f"{place}:{line}: {PLACE} lacks the reason {reason}"
-    yield from (f"{PLACE}: it lacks {one}" for one in sorted((MADE | _outside()) - NAMES))
+    elsewhere = MADE | _outside()
+    yield from (f"{PLACE}: it lacks {one}" for one in sorted(elsewhere - NAMES))
     nodes = (node for tree in trees().values() for node in ast.walk(tree))
     literals = {one.value for one in nodes if isinstance(one, ast.Constant)}
     for number, text in enumerate(TEXT.splitlines(), 1):
         name = text.removeprefix("### ")
-        if name in NAMES - literals - MADE - _outside() and name != text:
+        if name in NAMES - literals - elsewhere and name != text:
             yield f"{PLACE}:{number}: nothing gives the reason {name}"
 
 

@@ -205,11 +205,7 @@ def test_an_accepted_update_is_polled_with_the_plan_before_it():
 
 
 @pytest.mark.parametrize(
-    "refusal",
-    [
-        outcomes.Refused("not smaller"),
-        outcomes.Refused("not smaller", "unsupported"),
-    ],
+    "refusal", [outcomes.Refused("not smaller"), outcomes.Refused("not smaller", "unsupported")]
 )
 def test_a_refused_update_keeps_the_instance_as_it_is(refusal):
     found = patch(refusal)
