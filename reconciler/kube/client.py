@@ -167,7 +167,8 @@ class Caller:
             # A lock that waits its turn behind the work that it guards is renewed too late.
             return await self._served(request)
         await self._bucket.take()
-        begin = request.verb == "list" and self._lists.turn(current_party(), longest=_BEGUN)
+        many = request.verb == "list" and self._limits.concurrency > _LISTS
+        begin = many and self._lists.turn(current_party(), longest=_BEGUN)
         async with begin or contextlib.nullcontext(), self._slots.turn(current_party()):
             return await self._served(request)
 

@@ -7,7 +7,7 @@ import base64
 import binascii
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import orjson
@@ -15,7 +15,7 @@ import orjson
 from reconciler import api
 from reconciler.core import keys
 from reconciler.core import manifest as m
-from reconciler.core.documents import MAX_DEPTH, is_within
+from reconciler.core.documents import MAX_DEPTH
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CRD, SECRET, Kind
@@ -41,8 +41,8 @@ TOO_DEEP: Final = "(nested too deeply)"
 _KNOWN: Final[dict[bytes, api.KubeconfigFacts | None]] = {}
 _MOST_KNOWN: Final = 4096
 _SHARED: Final = 2048  # octets of a part that is kept once
-_part: Final = functools.lru_cache(maxsize=2048)(orjson.loads)
-_OF_CRDS: Final = ("name", "uid", "deletionTimestamp")
+_OF_OTHERS: Final = ("name", "deletionTimestamp")  # nothing more, so that all clusters' are equal
+_OF_CRDS: Final = (*_OF_OTHERS, "uid")
 _OF_OWNERS: Final = ("kind", "name", "uid")
 _DROPPED: Final = ("resourceVersion", "selfLink")
 
@@ -77,37 +77,42 @@ def _slim(kept: Manifest, typed: Manifest) -> Manifest:
         ]
     if LAST_APPLIED in m.get_map(metadata, "annotations"):
         slim["annotations"] = m.drop(m.get_map(metadata, "annotations"), LAST_APPLIED)
-    whole: Manifest = {**kept, **typed, "metadata": slim}
-    if is_within(whole, MAX_DEPTH):
-        parts = {key: _once(value) for key, value in slim.items()}
-        return {key: parts if value is slim else _once(value) for key, value in whole.items()}
-    bounded = _bounded(whole, MAX_DEPTH)
-    return bounded if isinstance(bounded, Mapping) else {}
+    parts = {key: _once(kept[key], MAX_DEPTH - 1) for key in kept if key != "metadata"}
+    whole = {key: _once(slim[key], MAX_DEPTH - 2) for key in slim}
+    return {**parts, **typed, "metadata": whole}
 
 
-def _once(part: JSON) -> JSON:
-    """Return an equal part, where one is known: thousands of objects have it."""
-    if type(part) is list:
-        return [*map(_once, part)]
-    text = orjson.dumps(part) if type(part) is dict else b""
-    known: JSON = _part(text) if 0 < len(text) <= _SHARED else part
-    return known
+def _once(part: JSON, depth: int) -> JSON:
+    """Return an equal part within `depth`, where one is known: thousands of objects have it."""
+    if type(part) is list and depth:
+        return [_once(item, depth - 1) for item in part]
+    if type(part) is not dict or not depth:
+        return _bounded(part, depth)
+    try:
+        text = orjson.dumps(part)
+    except TypeError:  # too deep to be written
+        return _bounded(part, depth)
+    return _known(text, depth) if len(text) <= _SHARED else _bounded(part, depth)
+
+
+@functools.lru_cache(maxsize=2048)
+def _known(text: bytes, depth: int) -> JSON:
+    return _bounded(orjson.loads(text), depth)
 
 
 def _of_crd(metadata: Manifest, typed: Manifest) -> Manifest:
     """Keep that it is there; of a CRD that a konnector installed, that it did, and for whom."""
-    kept = {key: metadata[key] for key in _OF_CRDS if key in metadata}
     entries = m.get_maps(metadata, "managedFields")
-    makers = keys.KONNECTORS.intersection([m.get_text(one, "manager") for one in entries])
+    makers = {m.get_text(one, "manager") for one in entries} & keys.KONNECTORS
+    ours = makers or m.get_text(metadata, "name").endswith(keys.KLUTCH_GROUP)
+    kept = {key: metadata[key] for key in (_OF_CRDS if ours else _OF_OTHERS) if key in metadata}
     if makers:
         kept["managedFields"] = [{"manager": manager} for manager in sorted(makers)]
         kept["ownerReferences"] = [
             {key: owner[key] for key in _OF_OWNERS if key in owner}
             for owner in api.binding_references({"metadata": metadata})
         ]
-    elif not m.get_text(metadata, "name").endswith(keys.KLUTCH_GROUP):
-        kept.pop("uid", None)  # nothing reads it, and without it they are equal in all clusters
-    return m.get_map(_once({**typed, "metadata": kept}))
+    return m.get_map(_once({**typed, "metadata": kept}, MAX_DEPTH))
 
 
 def export_body(kind: Kind, manifest: Manifest) -> Manifest:

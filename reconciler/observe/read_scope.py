@@ -159,12 +159,15 @@ def follow_up_reads(fleet: Fleet, live: Live) -> Questions:
 
 
 def konnector_objects(fleet: Fleet, cluster: str) -> tuple[tuple[Kind, str], ...]:
-    """Return what a konnector's rights are made of where klutchctl writes them (mapping.md 3, 8).
+    """Return a konnector and its rights where klutchctl writes them (mapping.md 3, 8).
 
     A cluster that no document names may have them from before.
     """
     known = fleet.clusters.get(cluster)
-    deployed = _rights(names.KONNECTOR, names.KONNECTOR_CLUSTER_ROLE)
+    deployed = (
+        (refs.DEPLOYMENT, names.KONNECTOR),
+        *_rights(names.KONNECTOR, names.KONNECTOR_CLUSTER_ROLE),
+    )
     agentless = _rights(names.AGENTLESS_SERVICE_ACCOUNT, names.AGENTLESS_SERVICE_ACCOUNT)
     if known is None:
         return (*deployed, *agentless)

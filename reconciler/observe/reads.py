@@ -220,13 +220,14 @@ async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: boo
             reading.get(refs.NAMESPACE, bind),
             # The path of all namespaces is also that of cluster-scoped bindings (Klutch <= 1.5.0).
             reading.list(api.API_SERVICE_BINDING),
-            reading.get(refs.DEPLOYMENT, names.KONNECTOR, namespace=bind),
             reading.list(refs.CRD, metadata_only=True),
             *(
                 reading.get(kind, object_name, namespace=bind if kind.namespaced else "")
                 for kind, object_name in read_scope.konnector_objects(fleet, name)
             ),
         )
+        if not reading.serves(api.API_SERVICE_BINDING):  # a konnector may be about to install it
+            await reading.get(refs.DEPLOYMENT, names.KONNECTOR, namespace=bind)
         if credentials:
             await reading.list(refs.SECRET, namespace=bind)
         cluster_scoped = await _binds_cluster_scoped(reading)

@@ -193,7 +193,11 @@ class Visits:
                     if reached and (ahead := reached.cluster.connectivity.ahead) is not None:
                         self.clocks[name] = ahead
         except TimeoutError:
-            return _late(waiting, self._timeout)
+            reads = ", ".join(sorted(set(waiting))) or "the connection"
+            return Unavailable(
+                f"not read completely in {self._timeout:g} s: no answer yet to {reads}",
+                "Find out why the API server answers so slowly, or raise --timeout",
+            )
         except Exception as error:
             return _verdict(error, access, reached)
 
@@ -227,7 +231,10 @@ def _verdict(error: Exception, access: Access, reached: Reached | None) -> Unava
         case Incomplete():
             return failed(error.errors, access, address)
         case NoIdentity():
-            return _nameless(access)
+            return Unavailable(
+                "it has no namespace kube-system: its uid identifies a cluster",
+                f"Check that {access} leads to a Kubernetes API server",
+            )
         case _:
             return defect(error)
 
@@ -250,23 +257,6 @@ def failed(errors: Sequence[ClusterError], access: Access, address: Address | No
     more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     server = address.server if address else "the API server"
     return Unavailable("; ".join(named[:_NAMED]) + more, _remedy(refused or errors, access, server))
-
-
-def _late(waiting: Sequence[str], seconds: float) -> Unavailable:
-    """Return the verdict on a cluster whose time was up while these reads had no answer."""
-    reads = ", ".join(sorted(set(waiting))) or "the connection"
-    return Unavailable(
-        f"not read completely in {seconds:g} s: no answer yet to {reads}",
-        "Find out why the API server answers so slowly, or raise --timeout",
-    )
-
-
-def _nameless(access: Access) -> Unavailable:
-    """Return the verdict on a cluster without an identity."""
-    return Unavailable(
-        "it has no namespace kube-system: its uid identifies a cluster",
-        f"Check that {access} leads to a Kubernetes API server",
-    )
 
 
 def defect(error: Exception) -> Unavailable:

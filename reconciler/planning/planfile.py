@@ -55,7 +55,7 @@ def document(plan: Plan) -> dict[str, JSON]:
     head: dict[str, JSON] = {
         "format": FORMAT,
         "version": f"{MAJOR}.{MINOR}",
-        "id": _identity(content),
+        "id": plan.id or _identity(content),
     }
     return {**head, **content}
 

@@ -33,7 +33,7 @@ from reconciler.kube import registry
 from reconciler.observe import answer, observe
 from tests.support.clusters import LiveCluster
 from tests.support.definitions import OPEN, spec_of, version_of
-from tests.support.faults import FaultyCluster
+from tests.support.faults import Fail, FaultyCluster, faulty, on
 from tests.support.observing import (
     BIND,
     Hand,
@@ -148,20 +148,20 @@ async def test_only_what_is_chosen_is_read(
     assert isinstance(live.clusters["shop"], ClusterState)
 
 
-async def test_a_konnector_that_we_deploy_is_read_with_its_rights(
+async def test_a_konnector_is_read_where_we_deploy_it_or_where_it_may_install_kinds(
     fleet: Fleet, control_plane: LiveCluster
 ) -> None:
     konnector = replace(fleet.clusters["shop"].konnector, deploy=True)
-    deployed = replace(fleet.clusters["shop"], konnector=konnector)
+    deployed = {"shop": replace(fleet.clusters["shop"], konnector=konnector)}
+    unserved = faulty(on("list", kind=api.API_SERVICE_BINDING), Fail(NotServed, ""))
 
     plain = the_app(await seen_by(fleet, control_plane.kubeconfig))
-    ours = the_app(
-        await seen_by(replace(fleet, clusters={"shop": deployed}), control_plane.kubeconfig)
-    )
-
-    rights = {refs.SERVICE_ACCOUNT, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING}
-    assert not rights & set(plain.objects)
-    assert rights <= set(ours.objects)
+    before = the_app(await seen_by(fleet, control_plane.kubeconfig, faults=unserved))
+    ours = the_app(await seen_by(replace(fleet, clusters=deployed), control_plane.kubeconfig))
+    parts = {refs.DEPLOYMENT, refs.SERVICE_ACCOUNT, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING}
+    assert not parts & set(plain.objects)
+    assert parts & set(before.objects) == {refs.DEPLOYMENT}
+    assert parts <= set(ours.objects)
 
 
 def databases(group: str, *, served: bool = True) -> Mapping[str, Any]:
