@@ -10,9 +10,10 @@ import pytest
 from bind.osb.dataservices import managed as kinds
 from bind.osb.decisions.credentials import OVERLAP
 from reconciler.core import keys
-from reconciler.core.manifest import JSON, get, uid_of
+from reconciler.core.manifest import JSON, Manifest, get, uid_of
+from reconciler.core.refs import CRD, Ref
 from tests.kit.osb import BrokerWires
-from tests.support import osb_catalogues, osb_compositions, osb_faults
+from tests.support import osb_catalogues, osb_compositions, osb_faults, removal
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.osb_backup_manager import BackupManager
@@ -66,6 +67,13 @@ async def all_four(front: Compositions) -> None:
         await front.ready(kind)
 
 
+async def bound(front: Compositions) -> Manifest:
+    made = await front.instance()
+    await front.binding()
+    await front.ready(BINDING)
+    return made
+
+
 @BOTH
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 async def test_four_objects_become_ready_and_go(
@@ -104,9 +112,7 @@ async def test_a_restart_writes_nothing_and_asks_only_to_look(
     assert {line.method for line in manager.journal[posts:]} <= {"GET", "HEAD"}
 
 
-async def test_an_operation_goes_on_after_a_restart(
-    front: Compositions, broker: ScriptedBroker
-) -> None:
+async def test_an_operation_outlives_a_restart(front: Compositions, broker: ScriptedBroker) -> None:
     broker.modes.asynchronous, broker.modes.takes = MUTATING, 300.0
     async with front.program():
         await front.instance()
@@ -157,9 +163,7 @@ async def test_faults_lose_nothing_and_double_nothing(
     for fault in (*FAULTS, *gateway):
         broker.faults.add(verb, fault, times=1)
     async with front.program():
-        await front.instance()
-        await front.binding()
-        await front.ready(BINDING)
+        await bound(front)
         assert broker.log_in(await front.credentials())
         assert len(broker.inventory.instances) == 1
         await front.delete(BINDING)
@@ -171,13 +175,9 @@ async def test_faults_lose_nothing_and_double_nothing(
 
 
 @BOTH
-async def test_a_rotation_leaves_no_moment_without_a_way_in(
-    front: Compositions, broker: ScriptedBroker
-) -> None:
+async def test_a_rotation_leaves_no_gap(front: Compositions, broker: ScriptedBroker) -> None:
     async with front.program():
-        await front.instance()
-        await front.binding()
-        await front.ready(BINDING)
+        await bound(front)
         old = await front.credentials()
         await front.annotate(BINDING, keys.OSB_ROTATE, "1")
 
@@ -208,9 +208,7 @@ async def test_a_creation_whose_answer_was_lost_is_found_and_not_repeated(
 
 
 @BOTH
-async def test_backups_at_once_are_different_ones(
-    front: Compositions, manager: BackupManager
-) -> None:
+async def test_backups_at_once_are_different(front: Compositions, manager: BackupManager) -> None:
     names = [f"orders-{number}" for number in range(5)]
     async with front.program():
         await front.instance()
@@ -219,8 +217,7 @@ async def test_backups_at_once_are_different_ones(
         found = [await front.ready(BACKUP, name=name) for name in names]
     assert {state(one) for one in found} == {"done"}
     numbers = {get(one, "status", "atProvider", "id") for one in found}
-    assert numbers == set(manager.backups)
-    assert len(numbers) == 5
+    assert (numbers, len(numbers)) == (set(manager.backups), 5)
 
 
 async def test_a_pause_holds_all(front: Compositions, broker: ScriptedBroker) -> None:
@@ -237,9 +234,24 @@ async def test_a_pause_holds_all(front: Compositions, broker: ScriptedBroker) ->
     assert broker.inventory.is_empty
 
 
-async def test_a_changed_password_is_read_again(
-    front: Compositions, broker: ScriptedBroker
+@BOTH
+async def test_what_goes_with_its_crd_waits_for_a_word(
+    front: Compositions, broker: ScriptedBroker, manager: BackupManager
 ) -> None:
+    """A package of Crossplane that is removed takes the CRDs along."""
+    async with front.program() as term:
+        await all_four(front)
+        for kind in (RESTORE, BACKUP, BINDING, INSTANCE):
+            await removal.remove(front.plane.cluster, Ref(front.plane.name, CRD, "", kind.resource))
+            await front.saying(kind, "Synced", "ReconcileError")
+        await settled(term)
+        assert (broker.count("unbind", "deprovision"), len(manager.backups)) == (0, 1)
+        for name in (osb_compositions.BROKER, osb_compositions.BACKUP_MANAGER):
+            await front.annotate(kinds.PROVIDER_CONFIG, keys.CONFIRM_MASS_DELETE, "now", name)
+        await eventually(lambda: broker.inventory.is_empty and not manager.backups, within=7200)
+
+
+async def test_a_new_password_is_read_again(front: Compositions, broker: ScriptedBroker) -> None:
     async with front.program():
         await front.instance()
         await front.ready(INSTANCE)
@@ -250,9 +262,7 @@ async def test_a_changed_password_is_read_again(
         await front.ready(BINDING)
 
 
-async def test_a_broker_that_hangs_delays_no_other(
-    front: Compositions, broker: ScriptedBroker
-) -> None:
+async def test_a_stuck_broker_delays_no_other(front: Compositions, broker: ScriptedBroker) -> None:
     other = ScriptedBroker(now=broker.now)
     other.faults.add(None, osb_faults.hangs())
     await front.configure("other", "https://other.example", other.user, other.password)
@@ -262,8 +272,7 @@ async def test_a_broker_that_hangs_delays_no_other(
                 asked: dict[str, JSON] = {"serviceName": "database", "planName": "small"}
                 asked |= {"organizationGuid": "o", "spaceGuid": "s"}
                 config: JSON = {"name": "other"}
-                name = f"hanging-{number}"
-                await front.make(INSTANCE, asked, name, providerConfigRef=config)
+                await front.make(INSTANCE, asked, f"hanging-{number}", providerConfigRef=config)
             await eventually(lambda: other.count("catalogue") > 1, within=7200)
             began = asyncio.get_running_loop().time()
             await front.instance()
@@ -296,15 +305,11 @@ async def test_a_provider_config_says_how_it_is_and_stays_while_it_is_used(
         await front.gone(kinds.PROVIDER_CONFIG, name)
 
 
-async def test_what_one_broker_has_is_asked_of_no_other(
-    front: Compositions, broker: ScriptedBroker
-) -> None:
+async def test_no_other_broker_is_asked(front: Compositions, broker: ScriptedBroker) -> None:
     other, there = ScriptedBroker(now=broker.now), "https://other.example"
     with BrokerWires({URL: broker, there: other}).plugged():
         async with front.program() as term:
-            await front.instance()
-            await front.binding()
-            await front.ready(BINDING)
+            await bound(front)
             await front.configure(osb_compositions.BROKER, there, other.user, other.password)
             await front.saying(INSTANCE, "Synced", "ReconcileError")
             for kind in (BINDING, INSTANCE):
@@ -319,9 +324,7 @@ async def test_what_one_broker_has_is_asked_of_no_other(
     assert broker.inventory.is_empty
 
 
-async def test_a_catalogue_counts_for_its_broker_alone(
-    front: Compositions, broker: ScriptedBroker
-) -> None:
+async def test_a_catalogue_is_of_one_broker(front: Compositions, broker: ScriptedBroker) -> None:
     other, there = ScriptedBroker(now=broker.now), "https://other.example"
     other.faults.add("catalogue", osb_faults.hangs(), times=1)
     with BrokerWires({URL: broker, there: other}).plugged():
@@ -338,9 +341,7 @@ async def test_the_binding_of_a_lost_instance_is_not_ready_until_both_are_made_a
     front: Compositions, broker: ScriptedBroker
 ) -> None:
     async with front.program():
-        made = await front.instance()
-        await front.binding()
-        await front.ready(BINDING)
+        made = await bound(front)
         old = await front.credentials()
         broker.inventory.lose((uid_of(made), ""))
         await front.ready(INSTANCE, "Missing")
@@ -363,9 +364,7 @@ async def test_equal_credentials_end_a_rotation_in_sight_of_its_user(
     broker.catalogue = osb_catalogues.catalogue(osb_catalogues.offering(plans=[small]))
     broker.modes.same_credentials = True
     async with front.program():
-        await front.instance()
-        await front.binding()
-        await front.ready(BINDING)
+        await bound(front)
         await front.annotate(BINDING, keys.OSB_ROTATE, "1")
         await front.saying(BINDING, "Synced", "ReconcileError")
         await asyncio.sleep(timedelta(days=1).total_seconds())

@@ -31,16 +31,6 @@ BACKUP: Final = _kind("Backup")
 RESTORE: Final = _kind("Restore")
 PROVIDER_CONFIG: Final = _kind("ProviderConfig")
 PROVIDER_CONFIG_USAGE: Final = _kind("ProviderConfigUsage")
-KINDS: Final = (
-    SERVICE_INSTANCE,
-    SERVICE_BINDING,
-    BACKUP,
-    RESTORE,
-    PROVIDER_CONFIG,
-    PROVIDER_CONFIG_USAGE,
-)
-
-
 READY: Final = "Ready"
 SYNCED: Final = "Synced"
 # The condition of an object after a failed write to the cluster.
@@ -81,6 +71,7 @@ class Seen:
     `cluster` names the control plane in a Ref. `config` is its ProviderConfig and `usage` its
     ProviderConfigUsage, None where absent. `trouble` says why the server behind the config cannot
     be asked, "" where it can. `place` is where its claim lives; `terms` are as of BrokerRecords.
+    `kind_goes`: its CRD is being deleted, and takes all objects along.
     """
 
     cluster: str
@@ -92,6 +83,7 @@ class Seen:
     trouble: str = ""
     place: Place | None = None
     terms: Sequence[str] = ()
+    kind_goes: bool = False
 
     @property
     def term(self) -> str:
@@ -230,13 +222,16 @@ def framed(seen: Seen) -> decision.Decision | None:
     """Return what follows whatever the kind is; None where the kind decides."""
     if is_paused(seen.live):
         return seen.said({}, _PAUSED)
-    if seen.is_deleting and not seen.is_held:
-        return decision.NOTHING
-    if seen.is_deleting and not deletes(seen.live):
-        return released(seen, "Orphaned", "The external resource of this object stays")
+    if seen.is_deleting and not (seen.is_held and deletes(seen.live)):
+        stays = "The external resource of this object stays"
+        return released(seen, "Orphaned", stays) if seen.is_held else decision.NOTHING
+    name = f"ProviderConfig {config_name(seen.live)}"
     if seen.config is None:
-        name = config_name(seen.live)
-        return seen.failed(f"ProviderConfig {name} is missing", again=None)
+        return seen.failed(f"{name} is missing", again=None)
+    if seen.kind_goes and keys.CONFIRM_MASS_DELETE not in manifest.annotations_of(seen.config):
+        advice = f"to delete all: annotate {name} with {keys.CONFIRM_MASS_DELETE}"
+        message = f"CRD {seen.kind.resource} is being deleted; {advice}"
+        return seen.failed(message, DELETING, again=seen.pause())
     if not seen.is_deleting and (step := _usage(seen)):
         return replace(decision.writes(step, failure=WRITE_FAILED), again=_SOONEST, sums_up=False)
     return seen.failed(seen.trouble, again=seen.pause()) if seen.trouble else None
@@ -260,9 +255,8 @@ def marked(
             changed = {**changed, keys.EXTERNAL_NAME: manifest.name_of(seen.live)}
     if changed:
         metadata["annotations"] = changed
-    if not metadata:
-        return None
-    return decision.modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
+    found = decision.modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
+    return found if metadata else None
 
 
 def _usage(seen: Seen) -> decision.Create | decision.Patch | None:

@@ -41,7 +41,7 @@ from reconciler.controller.tasks import Worker
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Decision
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import SECRET, ObjectKey, Ref
+from reconciler.core.refs import CRD, SECRET, ObjectKey, Ref
 from reconciler.kube import store as views
 from reconciler.kube.turns import act_for
 
@@ -65,10 +65,7 @@ class Common:
 
     def turn(self, instance: str) -> asyncio.Lock:
         """Return what only one holds who changes an instance; its bindings change it too."""
-        lock = self.turns.get(instance)
-        if lock is None:
-            lock = self.turns[instance] = asyncio.Lock()
-        return lock
+        return self.turns.setdefault(instance, asyncio.Lock())
 
 
 class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
@@ -149,6 +146,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
             "config": config,
             "usage": self._usages.get(key.namespace, manifest.uid_of(live)),
             "terms": self._common.terms(),
+            "kind_goes": manifest.is_deleting(live) and await self._kind_goes(),
         }
         if config is not None and not is_paused(live):
             space = composed_for(live).namespace
@@ -160,6 +158,12 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
                 return None  # it is looked at once that is known
             facts |= served or {}
         return observed(self._live, live), await self.seen(live, facts)
+
+    async def _kind_goes(self) -> bool:
+        """Ask whether the CRD of the kind is being deleted. Raises ClusterErrors."""
+        named = f"metadata.name={self._view.kind.resource}"
+        found = await self._common.informers.cluster.list(CRD, fields=named, metadata_only=True)
+        return any(map(manifest.is_deleting, found.items))
 
     def served(self, server: Connection) -> dict[str, Any] | None:
         """Return what a decision takes of the server, None until enough is known of it."""

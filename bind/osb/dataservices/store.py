@@ -107,9 +107,7 @@ class Store(ABC, Generic[S]):
 
     def turn(self, seen: S, kept: Kept) -> Turn:
         """Return what follows from the present state."""
-        framed = managed.framed(seen)
-        if framed is None:
-            framed = self.hindrance(seen)
+        framed = managed.framed(seen) or self.hindrance(seen)
         if framed is not None:
             return Turn(kept, framed)
         kept, said = self.recalled(seen, kept), decisions.NOTHING
@@ -229,8 +227,7 @@ def _joined(
     said: decisions.Decision, more: decisions.Decision, rest: list[decisions.Step]
 ) -> decisions.Decision:
     """Return two decisions as one, of which the later counts; `rest` are its writes."""
-    named = {one.type for one in more.conditions}
-    kept = (one for one in said.conditions if one.type not in named)
+    kept = (one for one in said.conditions if one.type not in {o.type for o in more.conditions})
     return decisions.Decision(
         tasks=(*said.tasks, *decisions.writes(*rest).tasks),
         conditions=(*kept, *more.conditions),
