@@ -73,7 +73,9 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
 
 
 def _deletes(seen: Seen) -> bool:
-    return manifest.annotations_of(seen.app_cluster_binding).get(keys.DELETION_POLICY) == DELETE
+    # Who deletes the CRD hardly means the data of all.
+    notes = {} if seen.kind_goes else manifest.annotations_of(seen.app_cluster_binding)
+    return notes.get(keys.DELETION_POLICY) == DELETE
 
 
 def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision | None:

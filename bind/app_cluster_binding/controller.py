@@ -64,26 +64,26 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
     async def decided(self, view: Seen) -> Decision:
         """Return what follows, unless that deletes and the view lags. Raises ClusterErrors."""
         decision = await super().decided(view)
-        if decision.deletes and await self._has_changed(view.app_cluster_binding):
-            return Decision(again=_SOON)
-        return decision
+        lags = decision.deletes and await self._has_changed(view.app_cluster_binding)
+        return Decision(again=_SOON) if lags else decision
 
     async def _has_changed(self, live: Manifest) -> bool:
         """Return whether it says something else by now: others may have made what that asks for."""
-        ref = ref_of(self._informers.cluster.name, APP_CLUSTER_BINDING, live)
-        now = await self._informers.cluster.get(ref, metadata_only=True)
+        now = await self._informers.cluster.get(
+            ref_of(self._informers.cluster.name, APP_CLUSTER_BINDING, live), metadata_only=True
+        )
         return now is None or preconditions_of(now) != preconditions_of(live)
 
     async def _look(self, live: Manifest) -> Seen:
         informers = self._informers
         seen = Seen(app_cluster_binding=live)
         space = await self._space(seen)
-        source = self._ref(
-            refs.SECRET, get_text(live, *_SOURCE, "namespace"), get_text(live, *_SOURCE, "name")
-        )
+        crd = self._ref(refs.CRD, "", APP_CLUSTER_BINDING.resource)
         return Seen(
             app_cluster_binding=live,
-            source=await self._secret(source),
+            source=await self._secret(
+                get_text(live, *_SOURCE, "namespace"), get_text(live, *_SOURCE, "name")
+            ),
             templates=[
                 one
                 for resource in seen.resources
@@ -95,11 +95,13 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
             left=""
             if space is None or space.account is not None or is_deleting(live)
             else await informers.left_in(space.namespace),
+            kind_goes=is_deleting(live)
+            and is_deleting(await informers.cluster.get(crd, metadata_only=True) or {}),
         )
 
-    async def _secret(self, ref: Ref) -> Manifest | None:
-        known = self._informers.secrets.get(ref.namespace, ref.name)
-        return None if known is None else await self._informers.cluster.get(ref)
+    async def _secret(self, *place: str) -> Manifest | None:
+        known = self._informers.secrets.get(*place) is not None
+        return await self._informers.cluster.get(self._ref(refs.SECRET, *place)) if known else None
 
     async def _space(self, seen: Seen) -> Space | None:
         informers, space = self._informers, seen.space_name
@@ -129,11 +131,8 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
     def _legacy(self, seen: Seen) -> Sequence[tuple[Kind, Manifest]]:
         """Return what older backends made for it: whatever bears the name."""
         informers, name = self._informers, names.legacy_konnector_cluster_role(*seen.place)
-        found = (
-            (refs.CLUSTER_ROLE_BINDING, informers.cluster_role_bindings.get("", name)),
-            (refs.CLUSTER_ROLE, informers.cluster_roles.get("", name)),
-        )
-        return [(kind, live) for kind, live in found if live is not None]
+        views = (informers.cluster_role_bindings, informers.cluster_roles)
+        return [(view.kind, live) for view in views if (live := view.get("", name)) is not None]
 
     def _ref(self, kind: Kind, namespace: str, name: str) -> Ref:
         return Ref(self._informers.cluster.name, kind, namespace, name)

@@ -94,7 +94,8 @@ class Seen:
     Namespace of that name. `deployments_served` is False where the control plane has no apps/v1.
     `legacy` are ClusterRoleBinding and ClusterRole `klutch-konnector-<namespace>-<name>`, which
     older backends left; they count for a deletion only. `left` is a sentence about what an earlier
-    space of that name left, looked for where an account is to be made, else "".
+    space of that name left, looked for where an account is to be made, else "". `kind_goes`: all
+    AppClusterBindings are being deleted, with their CRD.
     """
 
     app_cluster_binding: Manifest
@@ -104,6 +105,7 @@ class Seen:
     deployments_served: bool = True
     legacy: Sequence[tuple[Kind, Manifest]] = ()
     left: str = ""
+    kind_goes: bool = False
 
     @property
     def place(self) -> tuple[str, str]:

@@ -10,6 +10,8 @@ from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest, get_text, is_deleting
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
+from reconciler.kube import crds
+from tests.support import losses
 from tests.support.backend import AGENT, backend, idle
 from tests.support.backend_stories import StandingClock
 from tests.support.bound_scenes import (
@@ -81,9 +83,7 @@ async def is_kept(managed: Managed) -> bool:
     return not await managed.drains()
 
 
-async def test_an_api_export_without_a_template_is_named_and_stops_no_other(
-    managed: Managed, namespace: str
-) -> None:
+async def test_an_api_export_lacks_a_template(managed: Managed, namespace: str) -> None:
     plane, app = managed.plane.cluster, managed.app.cluster
     bound, reason = "APIServiceBindingsReady", "APIServiceExportTemplateNotFound"
     async with (
@@ -170,11 +170,8 @@ async def test_what_was_listed_during_a_look_is_not_taken_away(managed: Managed)
 
 
 @pytest.mark.parametrize("policy", ["Release", "Delete"])
-async def test_an_app_cluster_binding_that_is_deleted_lets_go_in_order(
-    managed: Managed, policy: str
-) -> None:
-    clock = StandingClock()
-    kind = managed.offer.kind
+async def test_a_deleted_one_lets_go_in_order(managed: Managed, policy: str) -> None:
+    clock, kind = StandingClock(), managed.offer.kind
     async with managed.backend(clock=clock), managed.konnector(clock=clock):
         await managed.make_secret()
         await managed.apply(managed.offer.resource)
@@ -185,17 +182,15 @@ async def test_an_app_cluster_binding_that_is_deleted_lets_go_in_order(
         await until(lambda: managed.read(kind, "orders", managed.service_namespace))
         await until(lambda: says(managed.read(CLUSTER_BINDING, "cluster"), "Healthy"))
 
-        marks: Manifest = {"metadata": {"annotations": {keys.DELETION_POLICY: policy}}}
         ref = Ref(managed.plane.name, APP_CLUSTER_BINDING, managed.namespace, "shop")
-        await managed.plane.cluster.merge_patch(ref, marks, manager=MANAGER)
+        await losses.note(managed.plane, ref, keys.DELETION_POLICY, policy)
         await remove(managed.plane, APP_CLUSTER_BINDING, managed.namespace, "shop")
         if policy == "Delete":
             await until(managed.drains)
             await until(lambda: says(managed.itself(), "CleanedUp", "False", "Waiting"))
             message = conditions(await managed.itself())["CleanedUp"]["message"]
             assert f"APIServiceBinding {managed.offer.name}" in message
-            marks = manifest.annotations_of(await managed.binding())
-            assert marks[keys.DELETION_POLICY] == policy
+            assert manifest.annotations_of(await managed.binding())[keys.DELETION_POLICY] == policy
             clock.put_forward(DRAIN_TIMEOUT)
             # Its data goes when it has gone itself; nobody deletes it on the developer's behalf.
             await until(lambda: says(managed.binding(), "Drained", "False", "DrainWaiting"))
@@ -213,15 +208,10 @@ async def test_an_app_cluster_binding_that_is_deleted_lets_go_in_order(
     assert await managed.read(kind, "orders", managed.service_namespace) is not None
 
 
-# T9: many requests of one tenant delay no other
-
-
 MANY = 1000
 
 
-async def test_many_requests_of_one_tenant_delay_no_other(
-    control_plane: LiveCluster, namespace: str
-) -> None:
+async def test_one_tenant_delays_no_other(control_plane: LiveCluster, namespace: str) -> None:
     cluster = control_plane.cluster
     async with offered(cluster, namespace=namespace) as offer, a_space(cluster, offer) as flooding:
         await flood(flooding, MANY)
@@ -266,9 +256,7 @@ async def test_live_claims_outlive_a_release_and_go_with_a_delete(drill, policy)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-async def test_an_app_cluster_that_is_gone_for_good_is_waited_for_until_somebody_forces_it(
-    lived, policy
-):
+async def test_an_app_cluster_that_is_gone_is_waited_for_until_that_is_forced(lived, policy):
     """Our konnector had begun to let go, so its finalizer is on the binding."""
     data = await lived.data()
     await lived.delete(policy)
@@ -280,9 +268,8 @@ async def test_an_app_cluster_that_is_gone_for_good_is_waited_for_until_somebody
 
     lived.clock.put_forward(DEADLINE)
     late = {"reason": "DeadlineExceeded"}
-    await lived.waits_for(
-        what, f"annotate this AppClusterBinding with {keys.FORCE_CLEANUP}=true", **late
-    )
+    way_out = f"annotate this AppClusterBinding with {keys.FORCE_CLEANUP}=true"
+    await lived.waits_for(what, way_out, **late)
     lived.clock.put_forward(3 * api.INTERVAL)
     await lived.waits_for(what, "The konnector's last heartbeat was at", **late)
     assert await lived.data() == data
@@ -300,6 +287,17 @@ async def ends(lived, policy, data):
         return
     assert await lived.data() == data
     assert await lived.space_is_released()
+
+
+async def test_data_stay_where_the_kind_goes_with_all_that_say_delete(lived):
+    data = await lived.data()
+    lived.clock.put_forward(3 * api.INTERVAL)
+    await lived.annotate(keys.DELETION_POLICY, "Delete")
+    await remove(lived.managed.plane, CRD, "", api.APP_CLUSTER_BINDING.resource)
+    await until(lived.space_is_released)
+    assert await lived.data() == data
+    (definition,) = crds.load(api.APP_CLUSTER_BINDING.resource)
+    await lived.managed.plane.cluster.create(definition, CRD, manager=MANAGER)
 
 
 async def test_a_konnector_that_was_silent_for_long_is_not_waited_for(lived):
