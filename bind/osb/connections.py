@@ -34,7 +34,7 @@ from reconciler.web.outbound import Answer
 K = TypeVar("K", bound=Hashable)
 _AGAIN: Final = timedelta(seconds=30)
 _SECRET: Final = 30.0  # seconds for which a Secret is not read again
-_UNREAD: Final = "it was not read yet"
+UNREAD: Final = "it was not read yet"  # nobody has tried to connect
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Connection:
     catalogue: KeptCatalogue
     address: BrokerAddress | None = None
     client: BrokerClient | None = None
-    fault: str = _UNREAD  # why there is no client
+    fault: str = UNREAD  # why there is no client
     asked_at: float | None = None  # when the catalogue was
     secret_at: float | None = None
     reads: bool = True
@@ -63,11 +63,6 @@ class Connection:
     def closed(self) -> str:
         """Why its calls wait, "" where they do not."""
         return self.fault or self.gate.closed
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it was tried to connect."""
-        return self.fault != _UNREAD
 
     @property
     def view(self) -> Broker:

@@ -10,12 +10,10 @@ from functools import partial
 
 import pytest
 
-from bind.osb.decisions.record import ORPHANED
 from reconciler.api.osb import BROKER_RECORD
 from reconciler.core import keys
 from reconciler.core.decision import Step
 from reconciler.core.refs import SECRET, Ref
-from tests.support import osb_faults
 from tests.support.osb_bindings import World, catalogue
 from tests.support.osb_turns import BINDING_KIND
 
@@ -110,10 +108,7 @@ def tear_off(it: Story) -> None:
 
 
 def decide_about_orphans(it: Story) -> None:
-    note = {keys.OSB_ORPHAN: keys.ORPHAN_DEPROVISION}
-    for one in it.records():
-        if one.state == ORPHANED:
-            it.edit(BROKER_RECORD, one.id, lambda live: live["metadata"].update(annotations=note))
+    it.decides_about_orphans(keys.ORPHAN_DEPROVISION)
 
 
 def lose_secret(it: Story) -> None:
@@ -131,9 +126,7 @@ def edit_secret(it: Story) -> None:
 
 
 def misbehave(it: Story) -> None:
-    fault = osb_faults.some(it.chance)
-    verb = it.chance.choice(["bind", "bind", "unbind", "poll-binding", "fetch-binding"])
-    it.broker.faults.add(verb, fault, times=it.chance.choice([1, 1, 3, 8]))
+    it.misbehaves("bind", "bind", "unbind", "poll-binding", "fetch-binding")
 
 
 def fail(it: Story) -> None:
@@ -141,16 +134,12 @@ def fail(it: Story) -> None:
 
 
 def change_ways(it: Story) -> None:
-    modes, choice = it.broker.modes, it.chance.choice
-    modes.asynchronous = choice([frozenset(), frozenset({"bind", "unbind"})])
-    modes.polls, modes.takes = 0, choice([0, 5, 90])
-    modes.gives_operation = choice([True, False])
-    modes.repeated = choice([0, 0, 200, 201, 202, 409])
-    modes.repeats_credentials = choice([True, True, False])
-    modes.unknown_delete = choice([200, 404, 410])
-    modes.gone_poll = choice([200, 404, 410])
-    modes.unknown_poll = choice([404, 410])
-    modes.aborts = choice([True, False])
+    it.changes_ways(
+        asynchronous=(frozenset(), frozenset({"bind", "unbind"})),
+        polls=(0,),
+        takes=(0, 5, 90),
+        repeats_credentials=(True, True, False),
+    )
 
 
 HAPPENINGS: tuple[Callable[[Story], None], ...] = (
@@ -159,15 +148,9 @@ HAPPENINGS: tuple[Callable[[Story], None], ...] = (
 )  # fmt: skip
 
 
-def happens(it: Story) -> None:
-    happening = it.chance.choice(HAPPENINGS)
-    it.steps.append(happening.__name__)
-    happening(it)
-
-
 def seldom(it: Story) -> None:
     if it.chance.random() < 0.05:
-        happens(it)
+        it.befalls(HAPPENINGS)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -178,7 +161,7 @@ def test_no_binding_is_forgotten_and_secrets_log_in(part: int, pytestconfig: pyt
         it.steps.append(f"{part}/{number}")
         try:
             for _ in range(EVENTS):
-                happens(it)
+                it.befalls(HAPPENINGS)
                 it.meanwhile = partial(seldom, it)
                 it.run(minutes=it.chance.choice([0, 1, 10, 100]))
             end_well(it, is_deleted=it.chance.random() < 0.5)

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from bind.osb.decisions.record import ORPHANED
-from reconciler.api.osb import BROKER_RECORD
 from reconciler.blueprints.offering.messages import FetchInstance
 from reconciler.core import conditions, keys
-from tests.support import osb_catalogues, osb_faults
+from tests.support import osb_catalogues
 from tests.support.osb_broker import ScriptedBroker
 from tests.support.osb_turns import Turns
 from tests.support.osb_wire import MUTATING
@@ -51,11 +50,7 @@ def tear_off(it: Turns) -> None:
 
 
 def decide_about_orphans(it: Turns) -> None:
-    wish = it.chance.choice([keys.ORPHAN_ADOPT, keys.ORPHAN_DEPROVISION])
-    for one in it.records():
-        if one.state == ORPHANED:
-            note = {"metadata": {"annotations": {keys.OSB_ORPHAN: wish}}}
-            it.objects.patch(it.at(BROKER_RECORD, one.id), note)
+    it.decides_about_orphans(it.chance.choice([keys.ORPHAN_ADOPT, keys.ORPHAN_DEPROVISION]))
 
 
 def lose(it: Turns) -> None:
@@ -64,9 +59,7 @@ def lose(it: Turns) -> None:
 
 
 def misbehave(it: Turns) -> None:
-    fault = osb_faults.some(it.chance)
-    verb = it.chance.choice([*sorted(MUTATING), "poll", "fetch"])
-    it.broker.faults.add(verb, fault, times=it.chance.choice([1, 1, 3, 8]))
+    it.misbehaves(*sorted(MUTATING), "poll", "fetch")
 
 
 def fail(it: Turns) -> None:
@@ -74,28 +67,14 @@ def fail(it: Turns) -> None:
 
 
 def change_ways(it: Turns) -> None:
-    modes, choice = it.broker.modes, it.chance.choice
-    modes.asynchronous = choice([frozenset(), MUTATING])
-    modes.polls = choice([0, 1, 3])
-    modes.gives_operation = choice([True, False])
-    modes.repeated = choice([0, 0, 200, 201, 202, 409])
-    modes.unknown_delete = choice([200, 404, 410])
-    modes.gone_poll = choice([200, 404, 410])
-    modes.unknown_poll = choice([404, 410])
-    modes.aborts = choice([True, False])
-    modes.shows_parameters = choice([True, False])
+    ways = {"asynchronous": (frozenset(), MUTATING), "shows_parameters": (True, False)}
+    it.changes_ways(polls=(0, 1, 3), **ways)
 
 
 HAPPENINGS: tuple[Callable[[Turns], None], ...] = (
     make_claim, make_claim, edit, edit, retry, delete, tear_off, lose, misbehave,
     misbehave, misbehave, fail, change_ways, decide_about_orphans,
 )  # fmt: skip
-
-
-def happens(it: Turns) -> None:
-    happening = it.chance.choice(HAPPENINGS)
-    it.steps.append(happening.__name__)
-    happening(it)
 
 
 def come_to_rest(it: Turns) -> None:
@@ -120,8 +99,8 @@ def test_the_inventory_is_what_is_claimed(part: int, pytestconfig: pytest.Config
         broker = ScriptedBroker(osb_catalogues.catalogue(osb_catalogues.offering()))
         it = Turns(broker, chance, mortality=chance.choice([0, 0.05, 0.2]))
         for _ in range(EVENTS):
-            happens(it)
-            it.meanwhile = chance.choice([None, None, partial(happens, it)])
+            it.befalls(HAPPENINGS)
+            it.meanwhile = chance.choice([None, None, partial(it.befalls, HAPPENINGS)])
             it.go_on(chance.choice([0, 1, 2, 5, 20]))
             it.meanwhile = None
             assert broker.inventory.doubles == [], it.steps

@@ -121,3 +121,11 @@ class World(Turns):
                 return
             self.now += again
         raise AssertionError(f"looks again and again: {self.events[-5:]}")
+
+
+def claimed(offered: osb_wire.Members | None = None, **span: float) -> World:
+    """Return a world with a claim, after so long."""
+    world = World(offered)
+    world.claim()
+    world.run(**span)
+    return world

@@ -6,7 +6,7 @@ A process may die after any step, and after a call. Time passes as the test says
 import copy
 import random
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -29,12 +29,12 @@ from reconciler.api.osb import BROKER_RECORD, BrokerSpec, GeneratedKind
 from reconciler.blueprints.offering import answers, messages
 from reconciler.blueprints.offering.catalogue import Catalogue, catalogue_of
 from reconciler.blueprints.offering.outcomes import Outcome, Unknown
-from reconciler.core import manifest
+from reconciler.core import keys, manifest
 from reconciler.core.decision import Create, Decision, Delete, Patch, Step, status_patch
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Kind, Ref
 from tests.kit import json_patch
-from tests.support import osb_wire
+from tests.support import osb_faults, osb_wire
 from tests.support.osb_broker import ScriptedBroker
 
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -45,6 +45,16 @@ GROUP: Final = "services.acme.example"
 INSTANCE_KIND: Final = Kind(GROUP, "v1", "PostgresqlInstance", "postgresqlinstances")
 BINDING_KIND: Final = Kind(GROUP, "v1", "PostgresqlBinding", "postgresqlbindings")
 DELETED: Final = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+_WAYS: Final[Mapping[str, Sequence[Any]]] = {
+    "gives_operation": (True, False),
+    "repeated": (0, 0, 200, 201, 202, 409),
+    "unknown_delete": (200, 404, 410),
+    "gone_poll": (200, 404, 410),
+    "unknown_poll": (404, 410),
+    "aborts": (True, False),
+}
 
 
 class Dies(Exception):
@@ -192,6 +202,9 @@ class Turns:
         mine = [one for one in found if one.kind == kind]
         return sorted(mine, key=lambda one: (one.claim.uid, one.number))
 
+    def states(self) -> list[tuple[int, str]]:
+        return [(one.number, one.state) for one in self.records()]
+
     def _record(self, live: dict[str, Any]) -> Record:
         version = live["metadata"]["resourceVersion"]
         if version not in self._known:
@@ -260,6 +273,35 @@ class Turns:
         except Stale as error:
             self.steps.append(f"stale: {error}")
         return SOON
+
+    # Histories
+
+    def befalls(self, happenings: Sequence[Callable[[Any], None]]) -> None:
+        happening = self.chance.choice(happenings)
+        self.steps.append(happening.__name__)
+        happening(self)
+
+    def misbehaves(self, *verbs: Any) -> None:
+        fault, times = osb_faults.some(self.chance), self.chance.choice([1, 1, 3, 8])
+        self.broker.faults.add(self.chance.choice(verbs), fault, times=times)
+
+    def changes_ways(self, **ways: Sequence[Any]) -> None:
+        for name, choices in {**_WAYS, **ways}.items():
+            setattr(self.broker.modes, name, self.chance.choice(choices))
+
+    def decides_about_orphans(self, wish: str) -> None:
+        note = {"metadata": {"annotations": {keys.OSB_ORPHAN: wish}}}
+        for one in self.records():
+            if one.state == record.ORPHANED:
+                self.objects.patch(self.at(BROKER_RECORD, one.id), note)
+
+    def ends_in_a_call(self) -> None:
+        """Let the next call be made, without faults, by a process that has no time to read."""
+        asks = [part.next.ask for part in self._look(calling=False) if part.next.ask is not None]
+        faults, self.broker.faults = self.broker.faults, type(self.broker.faults)()
+        outcome_of(self.broker, asks[0].call)
+        self.broker.faults = faults
+        self.restart()
 
     def restart(self) -> None:
         """Forget what a process remembers."""

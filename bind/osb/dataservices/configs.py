@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from bind.osb.connections import BrokerConnections, Connection
+from bind.osb.connections import UNREAD, BrokerConnections, Connection
 from bind.osb.dataservices import managed, provider_config
 from bind.osb.dataservices.connection import decoded
 from bind.osb.dataservices.managed import composed_for, config_name
@@ -134,7 +134,7 @@ class ProviderConfigs(BrokerConnections):
     def known(self, config: Manifest) -> Connection | None:
         """Return the connection of a ProviderConfig as it is now; None until that was tried."""
         found = self.connection(manifest.name_of(config))
-        is_of_it = found is not None and found.is_known and found.spec == _spec(config)
+        is_of_it = found is not None and found.fault != UNREAD and found.spec == _spec(config)
         return found if is_of_it else None
 
     async def reconcile(self, name: str) -> timedelta | None:

@@ -246,9 +246,7 @@ class BindingMoves(Moves):
         seen, one = self.seen, self.one
         if credentials.is_named(seen.binding, one):
             return self._settled()
-        assert one.intent is not None
-        catalog = state.circumstances(seen, record.REFUSED)
-        intent = replace(one.intent, closed=record.REFUSED, catalog=catalog)
+        intent = self.refused(state.circumstances(seen, record.REFUSED))
         step = record.changed(one, intent=intent)
         after = seen.after(replace(one, intent=intent))
         decision = state.trouble(after, causes.BIND_REFUSED, problem)

@@ -8,7 +8,7 @@ from bind.osb.decisions import binding_state as state
 from bind.osb.decisions import causes, credentials, record
 from bind.osb.decisions.binding_state import Seen, circumstances, is_held, target
 from bind.osb.decisions.record import Intent, Record
-from bind.osb.decisions.view import CLOSED, Next, parameters_of, soon
+from bind.osb.decisions.view import CLOSED, Next, begun, parameters_of, soon
 from reconciler.blueprints.offering import validation
 from reconciler.blueprints.offering.catalogue import Plan
 from reconciler.core import conditions, keys, manifest
@@ -43,7 +43,7 @@ def begin(seen: Seen) -> Next:
         broker_uid=instance.broker_uid,
         origin=instance.origin,
     )
-    return soon(record.created(new, seen.view.broker.spec.namespace), begins=True)
+    return begun(new.id, record.created(new, seen.view.broker.spec.namespace))
 
 
 def retry(seen: Seen, candidate: Record) -> Next | None:
@@ -64,7 +64,7 @@ def retry(seen: Seen, candidate: Record) -> Next | None:
         plan=instance.plan,
         asked=credentials.terms(seen.claim).request,
     )
-    return soon(step, begins=True)
+    return begun(candidate.id, step)
 
 
 def _is_worth_it(seen: Seen, intent: Intent) -> bool:

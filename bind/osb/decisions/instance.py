@@ -75,7 +75,7 @@ def _begin(view: views.InstanceView, live: Manifest) -> views.Next:
         broker_uid=view.broker.spec.uid,
         origin=view.broker.origin,
     )
-    return views.soon(record.created(new, view.broker.spec.namespace), begins=True)
+    return views.begun(new.id, record.created(new, view.broker.spec.namespace))
 
 
 def _take_over(view: views.InstanceView, live: Manifest) -> views.Next:
@@ -160,7 +160,7 @@ def _retry(view: views.InstanceView, current: Record) -> views.Next:
         made_at = made_at or closed.since  # its data may be there again
     fields = {"state": record.INTENDED, "sent": None, "plan": target.plan, "asked": asked}
     step = record.changed(current, intent=intent, made_at=made_at, **fields)
-    return views.soon(step, begins=True)
+    return views.begun(current.id, step)
 
 
 def _keep(view: views.InstanceView, current: Record) -> views.Next:
@@ -236,7 +236,7 @@ def _leave(view: views.InstanceView, live: Manifest) -> views.Next:  # noqa: PLR
         message = "another operation of this instance is in progress"
         return _held(view, causes.NOT_DELETED, message, "Deleting")
     step = record.changed(current, state=record.LEAVING, intent=None, operation=None)
-    return replace(views.soon(step, begins=True), pauses={current.id: views.NO_PAUSE})
+    return views.begun(current.id, step)
 
 
 def _end(view: views.InstanceView, current: Record, deleted_at: datetime) -> views.Next:

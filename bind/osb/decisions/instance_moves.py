@@ -187,7 +187,7 @@ class InstanceMoves(Moves):
 
     def _refused(self, problem: str) -> views.Next:
         intent, is_new = self.intent, self.one.state == record.INTENDED
-        closed = replace(intent, closed=record.REFUSED, catalog=state.catalogue(self.view))
+        closed = self.refused(state.catalogue(self.view))
         step = record.changed(self.one, intent=closed)
         cause = causes.REFUSED if is_new else causes.UPDATE_REFUSED
         phase, stated = "Failed" if is_new else "Ready", [(cause, problem)]

@@ -96,6 +96,14 @@ class Moves(ABC):
         assert self.one.intent is not None
         return self.one.intent
 
+    def refused(self, catalog: str) -> Intent:
+        """Return the intent as it is closed by a refusal.
+
+        That proves nothing of a call that a former process may have made of the same intent.
+        """
+        tries = self.intent.tries if self.one.id in self.view.pauses else max(self.intent.tries, 1)
+        return replace(self.intent, tries=tries, closed=record.REFUSED, catalog=catalog)
+
     @property
     def is_leaving(self) -> bool:
         return self.one.state == record.LEAVING

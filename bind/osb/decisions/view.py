@@ -242,6 +242,11 @@ def soon(step: Step | None, *notes: Note, begins: bool = False) -> Next:
     return Next(replace(writes(step), notes=notes, again=SOON), begins=begins)
 
 
+def begun(one: str, step: Step | None) -> Next:
+    """Return a step that opens an intent, of which this process remembers that nothing was sent."""
+    return replace(soon(step, begins=True), pauses={one: NO_PAUSE})
+
+
 def deletion_of(live: Manifest, now: datetime) -> datetime:
     """Return since when an object is being deleted."""
     return moment(get_text(live, "metadata", "deletionTimestamp")) or now

@@ -16,7 +16,7 @@ from reconciler.core import manifest
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
 from tests.support import osb_faults
-from tests.support.osb_bindings import World, catalogue
+from tests.support.osb_bindings import World, catalogue, claimed
 from tests.support.osb_faults import Fault
 from tests.support.osb_turns import BINDING_KIND
 from tests.support.osb_wire import Verb
@@ -24,10 +24,6 @@ from tests.support.osb_wire import Verb
 ASYNC: frozenset[Verb] = frozenset({"bind", "unbind"})
 HANG = osb_faults.hangs()
 NO_JSON = osb_faults.says(200, b"<html></html>")
-
-
-def states(world: World) -> list[tuple[int, str]]:
-    return [(one.number, one.state) for one in world.records()]
 
 
 def times(world: World, verb: str) -> list[float]:
@@ -61,7 +57,7 @@ def test_a_put_that_surely_did_nothing_is_made_again_and_nothing_is_undone(
 ) -> None:
     world = bind(fault, 3, minutes=10)
     assert times(world, "bind") == at
-    assert states(world) == [(0, record.PRESENT)]
+    assert world.states() == [(0, record.PRESENT)]
     assert world.broker.count("unbind") == 0
     assert world.logs_in()
     assert world.records()[0].intent is None
@@ -76,7 +72,7 @@ def test_a_put_of_which_nobody_knows_is_made_again(fault: Fault, processed: bool
     world = bind(Fault(fault.said, processed), 3, minutes=3)
     # What is there after an unknown outcome may be half a binding: its credentials prove nothing.
     assert times(world, "bind") == [0, 2, 10, 40, *([100] if processed else [])]
-    assert states(world) == [(int(processed), record.PRESENT)]
+    assert world.states() == [(int(processed), record.PRESENT)]
     assert world.broker.count("unbind") == processed
     assert world.logs_in()
 
@@ -86,7 +82,7 @@ def test_numbers_that_fail_end_after_the_fourth() -> None:
     world.broker.modes.failing["bind"] = 100
     world.claim()
     world.run(hours=3)
-    assert states(world) == [(4, record.INTENDED)]
+    assert world.states() == [(4, record.INTENDED)]
     assert world.condition("Bound") == ("False", "Failed")
     assert world.broker.inventory.bindings == {}
     made = times(world, "bind")
@@ -97,8 +93,7 @@ def test_numbers_that_fail_end_after_the_fourth() -> None:
         40 + 30 * 60,
     ]
     world.broker.modes.failing.clear()
-    note = {"klutchctl.dev/osb-retry": "please"}
-    world.edit(BINDING_KIND, "web", lambda live: live["metadata"].update(annotations=note))
+    change_note(world)
     world.run(minutes=1)
     assert world.logs_in()
 
@@ -107,7 +102,7 @@ def test_numbers_that_fail_end_after_the_fourth() -> None:
 def test_a_refusal_stands_until_something_changes(status: int) -> None:
     fault = osb_faults.refuses(status, "", "the quota is used up")
     world = bind(fault, 1, hours=3)
-    assert states(world) == [(0, record.INTENDED)]
+    assert world.states() == [(0, record.INTENDED)]
     assert world.condition("Bound") == ("False", "Refused")
     assert "the quota is used up" in message(world, "Bound")
     assert ("2.17" in message(world, "Bound")) == (status == 412)
@@ -137,7 +132,7 @@ def test_a_refusal_ends_with_what_it_was_for(change: Callable[[World], None]) ->
     change(world)
     world.run(minutes=1)
     assert world.logs_in()
-    assert states(world) == [(0, record.PRESENT)]
+    assert world.states() == [(0, record.PRESENT)]
 
 
 def test_a_refusal_after_an_unknown_outcome_is_undone_with_its_claim() -> None:
@@ -158,31 +153,23 @@ def test_a_refusal_after_an_unknown_outcome_is_undone_with_its_claim() -> None:
 
 def unbind(fault: Fault, count: int, **span: float) -> World:
     """Return a world with a deleted claim, whose unbind met a fault so often."""
-    world = World()
-    world.claim()
-    world.run(minutes=1)
+    world = claimed(minutes=1)
     world.broker.faults.add("unbind", fault, times=count)
     world.delete(BINDING_KIND, "web")
     world.run(**span)
     return world
 
 
-@pytest.mark.parametrize(
-    ("fault", "at"),
-    [
-        (osb_faults.says(429), [0, 2, 6, 14]),
-        (osb_faults.gateway(404), [0, 2, 10, 42]),
-        (osb_faults.refuses(409), [0, 2, 10, 42]),
-        (osb_faults.refuses(400), [0, 2, 10, 42]),
-        (osb_faults.refuses(412), [0, 2, 10, 42]),
-        (osb_faults.refuses(422), [0, 2, 10, 42]),
-        (osb_faults.says(500), [0, 2, 10, 42]),
-        (osb_faults.says(500, processed=True), [0, 2, 10, 42]),
-        (osb_faults.broken_json(200), [0, 2, 10, 42]),
-        (HANG, [0, 2, 10, 42]),
-    ],
-)
-def test_an_unbind_is_made_until_it_is_confirmed(fault: Fault, at: list[float]) -> None:
+UNCONFIRMED = [
+    *(osb_faults.gateway(404), osb_faults.says(500), osb_faults.says(500, processed=True)),
+    *(osb_faults.refuses(status) for status in (400, 409, 412, 422)),
+    *(osb_faults.broken_json(200), HANG),
+]
+
+
+@pytest.mark.parametrize("fault", [osb_faults.says(429), *UNCONFIRMED])
+def test_an_unbind_is_made_until_it_is_confirmed(fault: Fault) -> None:
+    at = [0, 2, 10, 42] if fault in UNCONFIRMED else [0, 2, 6, 14]
     world = unbind(fault, 3, minutes=5)
     assert times(world, "unbind") == at
     assert world.live(BINDING_KIND, "web") is None
@@ -193,19 +180,17 @@ def test_an_unbind_is_made_each_ten_minutes_in_the_end() -> None:
     world = unbind(osb_faults.says(500), 100, hours=1)
     assert times(world, "unbind")[:6] == [0, 2, 10, 42, 170, 682]
     assert {round(one - 682) % 600 for one in times(world, "unbind")[5:]} == {0}
-    assert states(world) == [(0, record.LEAVING)]
+    assert world.states() == [(0, record.LEAVING)]
 
 
 def test_a_404_counts_once_the_catalogue_was_read() -> None:
-    world = World()
-    world.claim()
-    world.run(minutes=1)
+    world = claimed(minutes=1)
     world.is_fresh = False
     world.broker.inventory.lose((world.instance, world.records()[0].id))
     world.broker.modes.unknown_delete = 404
     world.delete(BINDING_KIND, "web")
     world.run(seconds=30)
-    assert states(world) == [(0, record.LEAVING)]
+    assert world.states() == [(0, record.LEAVING)]
     assert world.read_soon > 0
     world.is_fresh = True
     world.run(minutes=1)
@@ -237,14 +222,14 @@ def read(fault: Fault, count: int, **span: float) -> World:
 def test_credentials_are_read_again_where_they_did_not_come(fault: Fault) -> None:
     world = read(fault, 3, minutes=3)
     assert times(world, "fetch-binding") == [0, 2, 10, 40]
-    assert states(world) == [(0, record.PRESENT)]
+    assert world.states() == [(0, record.PRESENT)]
     assert world.logs_in()
 
 
 @pytest.mark.parametrize("fault", [HANG, osb_faults.refuses(404), osb_faults.refuses(400)])
 def test_credentials_that_never_come_are_replaced(fault: Fault) -> None:
     world = read(fault, 4, minutes=5)
-    assert states(world) == [(1, record.PRESENT)]
+    assert world.states() == [(1, record.PRESENT)]
     assert world.logs_in()
     assert len(world.broker.inventory.bindings) == 1
 
@@ -301,17 +286,17 @@ def test_a_rotation_past_its_deadline_says_so_and_the_old_credentials_go(fault: 
         world.run(minutes=5)
         world.broker.modes.asynchronous, world.broker.modes.polls = ASYNC, 0
         world.broker.faults.add("poll-binding", fault, times=10**6)
-    assert states(world) == [(0, record.PRESENT), (1, record.PRESENT), (2, record.INTENDED)]
+    assert world.states() == [(0, record.PRESENT), (1, record.PRESENT), (2, record.INTENDED)]
     assert world.condition("Rotated") == ("False", "Binding")
     world.broker.modes.asynchronous = frozenset()
     world.run(hours=2)
-    assert states(world) == [(1, record.PRESENT), (2, record.INTENDED)]
+    assert world.states() == [(1, record.PRESENT), (2, record.INTENDED)]
     world.delete(SECRET, "web-creds")
     world.run(minutes=10)
     assert world.logs_in()
     world.broker.faults.clear()
     world.run(minutes=5)
-    assert states(world) == [(1, record.PRESENT), (2, record.PRESENT)]
+    assert world.states() == [(1, record.PRESENT), (2, record.PRESENT)]
     assert world.condition("Rotated") == ("True", "")
 
 
@@ -349,9 +334,7 @@ CALLS: dict[str, messages.Call] = {
 def test_an_answer_for_which_nothing_waits_changes_nothing(
     call: str, state: record.State, intent: Asked | None, works: bool, outcome: Outcome
 ) -> None:
-    world = World()
-    world.claim()
-    world.run(minutes=1)
+    world = claimed(minutes=1)
     (view,) = world.view().bindings
     asked = replace(
         view.records[0],

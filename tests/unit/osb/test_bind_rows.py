@@ -17,7 +17,7 @@ from reconciler.api.osb import BROKER_RECORD
 from reconciler.core import keys
 from reconciler.core.refs import SECRET
 from tests.support import osb_faults
-from tests.support.osb_bindings import World, catalogue
+from tests.support.osb_bindings import World, catalogue, claimed
 from tests.support.osb_faults import Fault
 from tests.support.osb_turns import BINDING_KIND, INSTANCE_KIND
 from tests.support.osb_wire import Verb
@@ -33,10 +33,6 @@ def bound(offered: Any = None, *, is_async: bool = False, **spec: Any) -> World:
     world.run(minutes=3)
     assert world.logs_in()
     return world
-
-
-def states(world: World) -> list[tuple[int, str]]:
-    return [(one.number, one.state) for one in world.records()]
 
 
 def asked(world: World, verb: str) -> list[dict[str, Any]]:
@@ -118,9 +114,7 @@ def test_nothing_is_bound_before_all_is_there(
 
 
 def test_a_plan_without_bindings_is_not_bound() -> None:
-    world = World(catalogue(bindable=False))
-    world.claim()
-    world.run(minutes=3)
+    world = claimed(catalogue(bindable=False), minutes=3)
     assert world.condition("Bound") == ("False", "NotBindable")
     assert world.broker.journal == []
 
@@ -174,7 +168,7 @@ def test_what_is_bound_later_and_cannot_be_read_is_undone() -> None:
     assert world.condition("Ready")[0] == "False"
     assert world.broker.inventory.bindings == {}
     assert world.broker.count("bind") == 4
-    assert states(world) == [(4, INTENDED)]
+    assert world.states() == [(4, INTENDED)]
     assert world.status("phase") == "Failed"
     assert world.broker.count("fetch-binding") == 0
 
@@ -182,26 +176,18 @@ def test_what_is_bound_later_and_cannot_be_read_is_undone() -> None:
 # 409, or 200 without credentials: GET; else unbind, next number.
 
 
+@pytest.mark.parametrize("reads", [True, False])
 @pytest.mark.parametrize("fault", [osb_faults.says(409), osb_faults.says(200)])
-def test_what_is_there_already_is_read(fault: osb_faults.Fault) -> None:
-    world = World()
+def test_what_is_there_already_is_read_or_else_replaced(fault: Fault, reads: bool) -> None:
+    world = World(catalogue(bindings_retrievable=reads))
     world.broker.faults.add("bind", replace(fault, processed=True), times=1)
     world.claim()
     world.run(minutes=3)
     assert world.logs_in()
-    assert states(world) == [(0, PRESENT)]
-    assert (world.broker.count("bind"), world.broker.count("fetch-binding")) == (1, 1)
-
-
-@pytest.mark.parametrize("fault", [osb_faults.says(409), osb_faults.says(200)])
-def test_what_is_there_already_and_cannot_be_read_is_replaced(fault: osb_faults.Fault) -> None:
-    world = World(catalogue(bindings_retrievable=False))
-    world.broker.faults.add("bind", replace(fault, processed=True), times=1)
-    world.claim()
-    world.run(minutes=3)
-    assert world.logs_in()
-    assert states(world) == [(1, PRESENT)]
+    assert world.states() == [(int(not reads), PRESENT)]
     assert list(world.broker.inventory.bindings) == [world.records()[0].id]
+    asked_for = (world.broker.count("bind"), world.broker.count("fetch-binding"))
+    assert asked_for == ((1, 1) if reads else (2, 0))
 
 
 def test_a_broker_that_reads_no_credentials_is_asked_for_others() -> None:
@@ -224,7 +210,7 @@ def test_a_request_rotates_once() -> None:
     request(world)
     world.run(minutes=30)
     assert world.secret() != first
-    assert states(world) == [(0, PRESENT), (1, PRESENT)]
+    assert world.states() == [(0, PRESENT), (1, PRESENT)]
     rotation = asked(world, "bind")[1]
     assert rotation["predecessor_binding_id"] == world.records()[0].id
     assert "parameters" not in rotation
@@ -246,7 +232,7 @@ def test_an_instance_that_was_lost_and_made_anew_has_its_bindings_made_anew() ->
     assert world.logs_in()
     assert "predecessor_binding_id" not in asked(world, "bind")[1]
     world.run(hours=2)
-    assert states(world) == [(1, PRESENT)]
+    assert world.states() == [(1, PRESENT)]
     assert world.broker.count("bind") == 2
 
 
@@ -342,7 +328,7 @@ def test_both_credentials_log_in_during_the_overlap(
     world.run(minutes=3)
     assert not world.broker.log_in(first)
     assert world.logs_in()
-    assert states(world) == [(1, PRESENT)]
+    assert world.states() == [(1, PRESENT)]
     assert world.status("previous") is None
     assert world.status("rotatedAt") is not None
     assert since < world.now
@@ -368,13 +354,13 @@ def test_equal_credentials_keep_the_old_binding_until_others_replace_both() -> N
     every = {"rotation": {"request": "1", "every": "1h"}}
     world.edit(BINDING_KIND, "web", lambda live: live["spec"].update(every))
     world.run(hours=5)
-    assert states(world) == [(0, PRESENT), (1, PRESENT)]
+    assert world.states() == [(0, PRESENT), (1, PRESENT)]
     assert world.logs_in()
     world.broker.modes.same_credentials = False
     world.edit(BINDING_KIND, "web", lambda live: live["spec"]["rotation"].update(request="2"))
     world.run(minutes=90)
-    assert PRESENT in states(world)[-1]
-    assert states(world)[0][0] > 1
+    assert PRESENT in world.states()[-1]
+    assert world.states()[0][0] > 1
     assert world.logs_in()
 
 
@@ -421,7 +407,7 @@ def test_a_refused_rotation_is_asked_again_for_another_request() -> None:
     request(world, "2")
     world.run(hours=5)
     assert world.condition("Rotated") == ("True", "")
-    assert states(world) == [(1, PRESENT)]
+    assert world.states() == [(1, PRESENT)]
 
 
 def test_credentials_past_their_end_are_said_to_be_invalid() -> None:
@@ -474,7 +460,7 @@ def test_credentials_that_cannot_be_read_are_replaced_at_once(
     world.run(minutes=8)
     assert world.logs_in()
     assert not world.broker.log_in(first)  # without overlap
-    assert states(world) == [(1, PRESENT)]
+    assert world.states() == [(1, PRESENT)]
 
 
 def test_a_binding_that_the_broker_does_not_know_any_more_is_made_anew() -> None:
@@ -483,7 +469,7 @@ def test_a_binding_that_the_broker_does_not_know_any_more_is_made_anew() -> None
     lose(world)
     world.run(minutes=10)
     assert world.logs_in()
-    assert states(world) == [(1, PRESENT)]
+    assert world.states() == [(1, PRESENT)]
     assert "predecessor_binding_id" not in asked(world, "bind")[1]
 
 
@@ -492,7 +478,7 @@ def test_a_gateway_does_not_make_a_binding_unknown() -> None:
     lose(world)
     world.broker.faults.add("fetch-binding", osb_faults.gateway(404), times=2)
     world.run(minutes=8)
-    assert states(world) == [(0, PRESENT)]
+    assert world.states() == [(0, PRESENT)]
     assert world.logs_in()
 
 
@@ -522,7 +508,7 @@ def test_a_claim_stays_until_its_unbind_is_confirmed() -> None:
     world.broker.faults.add("unbind", osb_faults.says(500))
     world.delete(BINDING_KIND, "web")
     world.run(hours=5)
-    assert states(world) == [(0, LEAVING)]
+    assert world.states() == [(0, LEAVING)]
     assert world.status("phase") == "Deleting"
     assert world.condition("DeletesAllowed") == ("False", "NotDeleted")
     assert world.broker.count("unbind") <= 5 + 5 * 6 + 1  # every 10 minutes
@@ -548,7 +534,7 @@ def test_a_claim_that_was_never_asked_for_goes_without_a_call() -> None:
     world.broker.faults.add("bind", osb_faults.refuses(400, "BadRequest", "no"))
     world.claim()
     world.run(minutes=3)
-    assert states(world) == [(0, INTENDED)]
+    assert world.states() == [(0, INTENDED)]
     world.delete(BINDING_KIND, "web")
     world.run(minutes=3)
     assert world.live(BINDING_KIND, "web") is None
@@ -633,7 +619,7 @@ def test_what_lost_its_claim_is_kept_and_said() -> None:
     world = bound()
     tear_off(world)
     world.run(minutes=1)
-    assert states(world) == [(0, "Orphaned")]
+    assert world.states() == [(0, "Orphaned")]
     assert len(world.broker.inventory.bindings) == 1
     assert world.events[-1] == "Orphaned"
 
@@ -650,6 +636,19 @@ def test_a_named_wish_ends_an_orphan(wish: str, left: int) -> None:
     world.run(minutes=3)
     assert world.records() == []
     assert len(world.broker.inventory.bindings) == left
+
+
+def test_a_refused_bind_proves_nothing_of_one_before_a_crash() -> None:
+    world = World()
+    world.claim()
+    world.broker.faults.add("bind", osb_faults.refuses(400), times=1)
+    world.turn()  # the finalizer
+    world.turn()  # the record
+    world.ends_in_a_call()
+    world.run(minutes=1)
+    world.delete(BINDING_KIND, "web")
+    world.run(minutes=1)
+    assert (world.records(), world.broker.inventory.bindings) == ([], {})
 
 
 def test_others_wait_for_a_bind_of_which_the_claim_went_meanwhile() -> None:
@@ -674,7 +673,7 @@ def test_a_deletion_whose_finalizer_is_gone_is_none() -> None:
     world.edit(BINDING_KIND, "web", lambda live: live["metadata"].update(finalizers=held))
     world.delete(BINDING_KIND, "web")
     world.run(minutes=3)
-    assert states(world) == [(0, "Orphaned")]
+    assert world.states() == [(0, "Orphaned")]
     assert world.logs_in()
 
 
@@ -683,10 +682,10 @@ def test_a_claim_that_was_only_out_of_sight_goes_on() -> None:
     ref = world.at(BINDING_KIND, "web")
     hidden = world.objects.live.pop(ref)
     world.run(minutes=1)
-    assert states(world) == [(0, "Orphaned")]
+    assert world.states() == [(0, "Orphaned")]
     world.objects.live[ref] = hidden
     world.run(minutes=6)
-    assert states(world) == [(0, PRESENT)]
+    assert world.states() == [(0, PRESENT)]
     assert world.broker.count("bind") == 1
 
 

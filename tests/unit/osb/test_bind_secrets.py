@@ -15,7 +15,7 @@ from reconciler.core import keys, manifest
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
 from tests.support import osb_faults
-from tests.support.osb_bindings import World
+from tests.support.osb_bindings import World, claimed
 from tests.support.osb_turns import BINDING_KIND, CLUSTER
 
 UID = "6f1c2f7c-8d5e-4c55-9a0a-0b7a4b7d2f10"
@@ -135,9 +135,7 @@ def test_a_foreign_secret_is_left_alone_and_nothing_is_bound(type_: str) -> None
 
 
 def test_a_secret_that_was_taken_in_place_of_ours_is_left_alone() -> None:
-    world = World()
-    world.claim()
-    world.run(minutes=1)
+    world = claimed(minutes=1)
     world.delete(SECRET, "web-creds")
     world.put(SECRET, FOREIGN)
     world.run(minutes=10)
@@ -168,9 +166,7 @@ def test_a_secret_that_is_taken_while_the_broker_works_waits_until_the_name_is_f
 
 @pytest.mark.parametrize("part", ["labels", "annotations"])
 def test_marks_that_were_taken_off_are_put_on_again(part: str) -> None:
-    world = World()
-    world.claim()
-    world.run(minutes=1)
+    world = claimed(minutes=1)
     before = world.secret()
     world.edit(SECRET, "web-creds", lambda live: live["metadata"].update({part: {"mine": "1"}}))
     world.run(minutes=6)

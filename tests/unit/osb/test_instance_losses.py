@@ -234,10 +234,6 @@ def it() -> Turns:
     return made
 
 
-def states(it: Turns) -> list[tuple[int, str]]:
-    return [(one.number, one.state) for one in it.records()]
-
-
 def wish(it: Turns, text: str) -> None:
     it.objects.patch(it.at(), {"metadata": {"annotations": {keys.OSB_RETRY: text}}})
 
@@ -249,12 +245,12 @@ def restored(it: Turns) -> None:
     (old,) = it.objects.all(BROKER_RECORD)
     claimed = it.instance_claim
     it.go_on(9)
-    assert states(it) == [(0, "Present")]
+    assert it.states() == [(0, "Present")]
     for kind, backup in ((BROKER_RECORD, old), (it.kind.kind, claimed)):
         body = {"spec": {**dict.fromkeys(it.objects.all(kind)[0]["spec"]), **backup["spec"]}}
         it.objects.patch(it.at(kind, backup["metadata"]["name"]), body)
     it.pauses.clear()
-    assert states(it) == [(0, "Intended")]
+    assert it.states() == [(0, "Intended")]
 
 
 @pytest.mark.parametrize("days", [0, 9])
@@ -281,7 +277,7 @@ def test_an_instance_that_is_used_since_its_backup_is_there_after_it_was_restore
     (made,) = it.broker.inventory.instances
     it.go_on(240)
     assert it.broker.count("deprovision") == 0
-    assert states(it) == [(0, "Present")]
+    assert it.states() == [(0, "Present")]
     assert list(it.broker.inventory.instances) == [made]
 
 
@@ -303,14 +299,14 @@ def test_it_is_kept_as_well_where_its_broker_answers_nonsense_for_long(
     it.broker.faults.add("provision", put, times=99)
     for text in "12":
         it.go_on(30)
-        assert states(it) == [(0, "Intended")]
+        assert it.states() == [(0, "Intended")]
         wish(it, text)
     assert it.broker.count("deprovision") == 0
     it.broker.faults.clear()
     it.go_on(30)
     wish(it, "3")
     it.go_on(9)
-    assert states(it) == [(0, "Present")]
+    assert it.states() == [(0, "Present")]
 
 
 def test_a_wish_to_make_anew_deletes_nothing(it: Turns) -> None:
@@ -323,11 +319,11 @@ def test_a_wish_to_make_anew_deletes_nothing(it: Turns) -> None:
     wish(it, "1")
     it.go_on(20)
     assert it.broker.count("deprovision") == 0
-    assert states(it) == [(0, "Intended")]
+    assert it.states() == [(0, "Intended")]
     it.broker.faults.clear()
     wish(it, "2")
     it.go_on(9)
-    assert states(it) == [(0, "Present")]
+    assert it.states() == [(0, "Present")]
 
 
 def test_what_an_unanswered_put_made_is_deleted_with_its_claim(it: Turns) -> None:

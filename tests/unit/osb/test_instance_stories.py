@@ -44,6 +44,18 @@ def test_an_answer_is_dropped_where_its_claim_was_deleted_meanwhile() -> None:
     assert (it.instance_claim, it.records()) == (None, [])
 
 
+def test_a_refused_put_proves_nothing_of_one_before_a_crash() -> None:
+    it = Turns(ScriptedBroker())
+    make(it)
+    it.broker.faults.add("provision", osb_faults.refuses(400), times=1)
+    it.go_on(2)  # the finalizer, the record
+    it.ends_in_a_call()
+    it.go_on(4)
+    it.objects.delete(it.at())
+    it.go_on(8)
+    assert (it.records(), it.broker.inventory.instances) == ([], {})
+
+
 def test_an_update_is_made_again_where_reading_does_not_show_that_it_was_done(it: Turns) -> None:
     it.broker.modes.shows_parameters = False
     it.broker.faults.add("update", osb_faults.says(500), times=1)

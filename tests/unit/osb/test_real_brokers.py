@@ -13,7 +13,7 @@ from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get
 from tests.support import osb_faults
 from tests.support.osb_broker import ScriptedBroker
-from tests.support.osb_turns import Turns, outcome_of
+from tests.support.osb_turns import Turns
 from tests.support.osb_views import (
     BROKER,
     CATALOGUE,
@@ -88,9 +88,7 @@ def test_a_409_to_the_first_put_is_a_question(polls: bool, reads: bool) -> None:
             it.broker.faults.add(verb, osb_faults.refuses(404))
     it.claim_instance()
     it.go_on(2)
-    asked = instance.look(it.view()).ask
-    assert asked is not None
-    outcome_of(it.broker, asked.call)  # and the process ends before it reads the answer
+    it.ends_in_a_call()
     it.go_on(20)
     assert it.broker.count("deprovision") == 0
     (one,) = it.records()
