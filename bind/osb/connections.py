@@ -169,15 +169,15 @@ class BrokerConnections(ABC):
 
         Raises ClusterErrors.
         """
-        connection = self._connections.get(spec.name)
+        connection, annotations = self._connections.get(spec.name), annotations_of(live)
         if connection is None:
             gate, look = Gate(now=self._now), partial(self._enqueue, spec.name)
             known = KeptCatalogue(gate, now=self._now)
             connection = Connection(spec, gate, known, reads=self.reads, look=look)
             self._connections[spec.name] = connection
-        if (annotations := annotations_of(live)) != connection.annotations:
-            connection.annotations = annotations
+        elif annotations != connection.annotations:
             self._opened(spec.name)  # decide again, with what they confirm
+        connection.annotations = annotations
         read_at = connection.secret_at
         # A Secret is not followed, for want of that right.
         is_read = read_at is not None and self._now() - read_at < _SECRET
