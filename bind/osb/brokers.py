@@ -42,7 +42,7 @@ class Brokers(BrokerConnections):
 
     def subscribe(self, queue: Controller[str]) -> None:
         """Have the brokers enqueued that a change concerns."""
-        self._queue = queue
+        self._look = queue.enqueue
         self._informers.brokers.subscribe_keys(lambda key: queue.enqueue(key.name))
         # Of a thousand claims, records change all the time.
         self._informers.records.subscribe(

@@ -33,7 +33,7 @@ from reconciler.web.outbound import Answer
 
 K = TypeVar("K", bound=Hashable)
 _AGAIN: Final = timedelta(seconds=30)
-_SECRET: Final = 30.0  # seconds for which a Secret is not read again
+_SECRET: Final = 30.0  # seconds for which a Secret is not read again: no right lets it be followed
 UNREAD: Final = "it was not read yet"  # nobody has tried to connect
 
 
@@ -111,6 +111,7 @@ class BrokerConnections(ABC):
     """
 
     reads: ClassVar[bool] = True  # also a catalogue that nobody has wanted yet
+    _look: Callable[[str], None]  # has a name reconciled
 
     def __init__(
         self,
@@ -123,7 +124,6 @@ class BrokerConnections(ABC):
         self._settings, self._clock = settings, clock
         self._observer, self._opened = observer, opened
         self._connections: dict[str, Connection] = {}
-        self._queue: Queue[str] | None = None
         self._stop = asyncio.Event()
 
     @abstractmethod
@@ -160,10 +160,6 @@ class BrokerConnections(ABC):
             await connection.stack.aclose()
             self._opened(name)
 
-    def _enqueue(self, name: str) -> None:
-        if self._queue is not None:
-            self._queue.enqueue(name)
-
     async def _connected(self, live: Manifest, spec: BrokerSpec) -> Connection:
         """Return the connection of an object, by its present Secret and with its catalogue.
 
@@ -171,7 +167,7 @@ class BrokerConnections(ABC):
         """
         connection, annotations = self._connections.get(spec.name), annotations_of(live)
         if connection is None:
-            gate, look = Gate(now=self._now), partial(self._enqueue, spec.name)
+            gate, look = Gate(now=self._now), partial(self._look, spec.name)
             known = KeptCatalogue(gate, now=self._now)
             connection = Connection(spec, gate, known, reads=self.reads, look=look)
             self._connections[spec.name] = connection
@@ -179,7 +175,6 @@ class BrokerConnections(ABC):
             self._opened(spec.name)  # decide again, with what they confirm
         connection.annotations = annotations
         read_at = connection.secret_at
-        # A Secret is not followed, for want of that right.
         is_read = read_at is not None and self._now() - read_at < _SECRET
         if spec != connection.spec or connection.closed or not is_read:
             before = connection.spec, connection.fault

@@ -127,15 +127,14 @@ class ProviderConfigs(BrokerConnections):
 
     def subscribe(self, queue: Queue[str]) -> None:
         """Have the ProviderConfigs enqueued that a change concerns."""
-        self._queue = queue
+        self._look = queue.enqueue
         self._informers.configs.subscribe_keys(lambda key: queue.enqueue(key.name))
         self._informers.usages.subscribe(CONFIG, lambda name: queue.enqueue(str(name)))
 
     def known(self, config: Manifest) -> Connection | None:
         """Return the connection of a ProviderConfig as it is now; None until that was tried."""
         found = self.connection(manifest.name_of(config))
-        is_of_it = found is not None and found.fault != UNREAD and found.spec == _spec(config)
-        return found if is_of_it else None
+        return found if found and found.fault != UNREAD and found.spec == _spec(config) else None
 
     async def reconcile(self, name: str) -> timedelta | None:
         """Connect, read the catalogue when that is due, and say how it is.

@@ -42,7 +42,7 @@ from reconciler.core import keys, manifest
 from reconciler.core.decision import Decision
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, SECRET, ObjectKey, Ref
-from reconciler.kube import store as views
+from reconciler.kube.store import Store as View
 from reconciler.kube.turns import act_for
 
 V = TypeVar("V", bound=Seen)
@@ -71,9 +71,9 @@ class Common:
 class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
     """The reconciler of one kind. `view` has its objects, `sources` those that they are of."""
 
-    def __init__(
-        self, common: Common, view: views.Store, sources: views.Store | None = None
-    ) -> None:
+    nothing: Any = None  # the memory of an object that is new
+
+    def __init__(self, common: Common, view: View, sources: View | None = None) -> None:
         informers = common.informers
         self._live = informers.recent(view)
         self._usages = informers.recent(informers.usages)
@@ -165,6 +165,9 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         found = await self._common.informers.cluster.list(CRD, fields=named, metadata_only=True)
         return any(map(manifest.is_deleting, found.items))
 
+    def kept(self, live: Manifest) -> Any:
+        return self.remembered.get(_key(live), self.nothing)
+
     def served(self, server: Connection) -> dict[str, Any] | None:
         """Return what a decision takes of the server, None until enough is known of it."""
         return {"trouble": server.fault}
@@ -209,10 +212,7 @@ class _AtBroker(ManagedReconciler[S]):
     """The reconciler of what a broker has."""
 
     store: Store[S]
-
-    def kept(self, live: Manifest) -> Kept:
-        kept: Kept = self.remembered.get(_key(live), Kept())
-        return kept
+    nothing = Kept()
 
     def served(self, server: Connection) -> dict[str, Any] | None:
         known = server.catalogue
@@ -220,9 +220,13 @@ class _AtBroker(ManagedReconciler[S]):
             self._common.configs.read_soon(server.spec.name)
         if known.latest is None and not (known.problem or server.fault):
             return None
-        found = {"trouble": server.fault, "catalogue": known.latest, "confirmed": known.is_fresh}
-        unread = f"The broker's catalogue cannot be read: {known.problem}"
-        return {**found, "unread": unread} if known.problem else found
+        why = {"unread": f"The broker's catalogue cannot be read: {known.problem}"}
+        return {
+            "trouble": server.fault,
+            "catalogue": known.latest,
+            "confirmed": known.is_fresh,
+            **(why if known.problem else {}),
+        }
 
     def turn(self, view: S) -> Turn:
         return self.store.turn(view, self.kept(view.live))
@@ -281,7 +285,7 @@ class Jobs(ManagedReconciler[jobs.Seen]):
     """Has a backup manager make backups, or bring them back."""
 
     async def seen(self, live: Manifest, facts: dict[str, Any]) -> jobs.Seen:
-        match self.remembered.get(_key(live)):
+        match self.kept(live):
             case (wishes, datetime() as until) if wishes == _wishes(live):
                 facts["rest"] = max(until - self.executor.now(), timedelta())
         found, lookup = self.source(live)
@@ -300,10 +304,9 @@ class Jobs(ManagedReconciler[jobs.Seen]):
         return self._turn(view, step)
 
     def _turn(self, view: jobs.Seen, step: jobs.Step) -> Turn:
-        kept = self.remembered.get(_key(view.live))
-        if isinstance(step, Decision):
-            return Turn(kept, step)
-        return Turn(kept, Decision(sums_up=False), step)
+        kept = self.kept(view.live)
+        rests = Decision(sums_up=False)
+        return Turn(kept, step) if isinstance(step, Decision) else Turn(kept, rests, step)
 
     async def call(self, server: Connection, view: jobs.Seen, ask: Any) -> object:
         secrets = () if server.client is None else server.client.secrets
@@ -342,7 +345,7 @@ def _wishes(live: Manifest) -> Hashable:
 
 
 # A look at one waits for the answer of its server: those that hang leave enough for the others.
-_CONFIGS: Final = 64
+_MANY: Final = 64
 
 
 def workers(
@@ -364,9 +367,7 @@ def workers(
         "backup": Jobs(common, backups, made),
         "restore": Jobs(common, informers.restores, backups),
     }
-    of_configs = runtime.controller(
-        "dataservices-providerconfig", configs.reconcile, workers=_CONFIGS
-    )
+    of_configs = runtime.controller("dataservices-providerconfig", configs.reconcile, workers=_MANY)
     configs.subscribe(of_configs)
     working: list[Worker] = [configs, of_configs]
     for name, reconciler in reconcilers.items():
