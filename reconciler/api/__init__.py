@@ -206,8 +206,8 @@ def is_established(crd: manifest.Manifest | None) -> bool:
 
 
 def is_from_konnector(crd: manifest.Manifest) -> bool:
-    """Return whether a konnector made a CRD in the app cluster; the original's counts."""
-    return not field_set.managers_of(crd).isdisjoint(keys.KONNECTORS)
+    """Return whether any konnector made a CRD; of a restored one, its owner alone may tell."""
+    return bool(binding_references(crd) or field_set.managers_of(crd) & keys.KONNECTORS)
 
 
 def is_binding_reference(owner: manifest.Manifest) -> bool:
