@@ -27,7 +27,7 @@ from reconciler.core.errors import (
 )
 from reconciler.core.field_set import created_to_applied
 from reconciler.core.live import Address
-from reconciler.core.manifest import Manifest, get, get_text, put, resource_version_of, uid_of
+from reconciler.core.manifest import Manifest, get_text, put, ref_of, resource_version_of, uid_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.fleet.wanted import KubeconfigSource, Rule, Wanted
@@ -65,7 +65,7 @@ class ClusterWriter:
 
         A write without an answer may have happened: then what is there now is returned as made.
         """
-        ref = _ref(self.cluster.name, kind, manifest)
+        ref = ref_of(self.cluster.name, kind, manifest)
         for pause in (*RETRY_PAUSES, None):
             try:
                 return await self.fence.write(
@@ -155,11 +155,6 @@ class ClusterWriter:
 
 
 Clusters: TypeAlias = Callable[[str], ClusterWriter]  # by `Ref.cluster`
-
-
-def _ref(cluster: str, kind: Kind, manifest: Manifest) -> Ref:
-    metadata = get(manifest, "metadata")
-    return Ref(cluster, kind, str(get(metadata, "namespace") or ""), str(get(metadata, "name")))
 
 
 async def do(change: Change, clusters: Clusters) -> Outcome:

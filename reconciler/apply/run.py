@@ -19,6 +19,9 @@ from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core.errors import KlutchError, Locked
 from reconciler.core.live import Live, Unavailable
+from reconciler.core.manifest import uid_of
+from reconciler.core.names import KUBE_SYSTEM
+from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, Unit, UnitKey
 from reconciler.health import board
@@ -54,8 +57,10 @@ async def apply(
         observer.stage("taking the lock")
         barred = await work.locked(locks, changing)
         observer.stage("reading again")
-        look = await work.look(asked - barred.keys())
-        matched = approval.match(_without(approved, barred), look.plan)
+        pace, only = options.pace, asked - barred.keys()
+        look = await run.look(fleet, clusters, only=only, credentials=True, pace=pace)
+        rest = tuple(one for one in approved.changes if one.cluster not in barred)
+        matched = approval.match(replace(approved, changes=rest), look.plan)
         refused = [*_barred(approved, barred), *matched.refused]
         for outcome in refused:
             observer.outcome(outcome)
@@ -102,19 +107,22 @@ class _Run:
         """
         sections, options = self.approved.sections, self.options
         planes, failed = sorted({sections[name] for name in names}), dict[str, str]()
+        held = set[str]()
         for plane in planes:
             try:
                 reached = await self.clusters.control_plane(plane)
+                system = Ref(reached.cluster.name, NAMESPACE, "", KUBE_SYSTEM)
+                # Two documents may name one control plane.
+                uid = uid_of(await reached.cluster.get(system) or {}) if len(planes) > 1 else ""
+                if uid in held:
+                    continue
                 holder, now = options.holder, options.now
                 lock = Lock(
-                    reached.cluster,
-                    self.fleet.name,
-                    holder=holder,
-                    now=now,
-                    again=reached.again,
+                    reached.cluster, self.fleet.name, holder=holder, now=now, again=reached.again
                 )
-                held = lock.held(self.fence, break_it=options.break_lock)
-                await locks.enter_async_context(held)
+                taken = lock.held(self.fence, break_it=options.break_lock)
+                await locks.enter_async_context(taken)
+                held |= {uid} - {""}
             except Locked:
                 raise
             except KlutchError as error:
@@ -122,11 +130,6 @@ class _Run:
                 if len(failed) == len(planes):
                     raise
         return {name: failed[sections[name]] for name in names if sections[name] in failed}
-
-    async def look(self, names: Collection[str]) -> run.Look:
-        """Read the clusters that are to be changed, and plan them anew."""
-        pace = self.options.pace
-        return await run.look(self.fleet, self.clusters, only=names, credentials=True, pace=pace)
 
     async def lines(self, live: Live, lines: Mapping[str, Sequence[Change]]) -> list[Outcome]:
         locations = _locations(self.fleet, live)
@@ -267,12 +270,6 @@ class _Run:
 def _locations(fleet: Fleet, live: Live) -> Mapping[str, Location]:
     view = board.view_of(fleet, live, only=live.clusters.keys() & fleet.clusters.keys())
     return {name: units.live.location for name, units in view.clusters.items()}
-
-
-def _without(plan: Plan, names: Collection[str]) -> Plan:
-    return replace(
-        plan, changes=tuple(change for change in plan.changes if change.cluster not in names)
-    )
 
 
 def _barred(plan: Plan, barred: Mapping[str, str]) -> list[Outcome]:

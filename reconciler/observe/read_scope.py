@@ -33,6 +33,7 @@ from reconciler.planning.site import Index
 # more of them than clusters where bindings lead to several spaces, real ones or not.
 MANY_SPACES: Final = 16
 _MANY: Final = 8
+SECRETS: Final = (names.KUBECONFIG, names.BINDER)
 _NAMESPACE: Final = base_model.Form(base_model.NAME.pattern, base_model.NAME.what, most=63)
 _OBJECT: Final = base_model.OBJECT
 
@@ -184,17 +185,19 @@ def _rights(account: str, role: str) -> tuple[tuple[Kind, str], ...]:
     )
 
 
-def secrets_of_cluster_bindings(bindings: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
-    """Yield (namespace, name) of the kubeconfig in each binding space.
+def secrets_of_cluster_bindings(bindings: Iterable[Manifest]) -> set[tuple[str, str]]:
+    """Return (namespace, name) of the kubeconfigs in binding spaces that have other names.
 
     In the space of an AppClusterBinding it is the kubeconfig of an app cluster, whatever its
     name: no plan needs that, and no role for klutchctl reads it.
     """
-    for binding in bindings:
-        if keys.APP_CLUSTER_BINDING_NAME in m.labels_of(binding):
-            continue
-        if name := m.get_text(binding, "spec", "kubeconfigSecretRef", "name"):
-            yield m.namespace_of(binding), name
+    return {
+        (m.namespace_of(binding), name)
+        for binding in bindings
+        if keys.APP_CLUSTER_BINDING_NAME not in m.labels_of(binding)
+        and (name := m.get_text(binding, "spec", "kubeconfigSecretRef", "name"))
+        and name not in SECRETS
+    }
 
 
 def may_be_secret(namespace: str, name: str) -> bool:

@@ -38,7 +38,6 @@ WHOLE: Final = (
     api.API_SERVICE_BINDING,
 )
 _METADATA: Final = (api.API_SERVICE_EXPORT, refs.CRD)
-_SECRETS: Final = (names.KUBECONFIG, names.BINDER)
 _OURS: Final = frozenset({keys.KLUTCH_GROUP, keys.TEMPLATE_GROUP})
 
 T = TypeVar("T")
@@ -263,9 +262,11 @@ async def _secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -
     spaces = {
         m.namespace_of(binding) for binding in reading.of(api.CLUSTER_BINDING)
     } | _spaces_begun(reading)
-    await together(*(reading.list(refs.SECRET, name=secret, within=spaces) for secret in _SECRETS))
+    await together(
+        *(reading.list(refs.SECRET, name=secret, within=spaces) for secret in read_scope.SECRETS)
+    )
     further = {
-        *_of_other_names(reading.of(api.CLUSTER_BINDING)),
+        *read_scope.secrets_of_cluster_bindings(reading.of(api.CLUSTER_BINDING)),
         *read_scope.secrets_of_app_cluster_bindings(
             reading.of(api.APP_CLUSTER_BINDING), fleet, name, reading.of(refs.NAMESPACE)
         ),
@@ -294,16 +295,13 @@ async def _secrets_of_space(reading: Reading, space: str) -> None:
         reading.list(refs.SECRET, namespace=space, name=names.KUBECONFIG, within=()),
         *(
             reading.list(refs.SECRET, namespace=space, name=name)
-            for name in (_SECRETS if is_ours else ())
+            for name in (read_scope.SECRETS if is_ours else ())
         ),
-        *(reading.named_secret(*secret) for secret in sorted(_of_other_names(bindings))),
+        *(
+            reading.named_secret(*secret)
+            for secret in sorted(read_scope.secrets_of_cluster_bindings(bindings))
+        ),
     )
-
-
-def _of_other_names(bindings: Iterable[Manifest]) -> set[tuple[str, str]]:
-    """Return the kubeconfigs that ClusterBindings name otherwise than klutchctl would."""
-    found = read_scope.secrets_of_cluster_bindings(bindings)
-    return {(namespace, name) for namespace, name in found if name not in _SECRETS}
 
 
 def _spaces_begun(reading: Reading) -> set[str]:

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 from reconciler import api
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.decision import FieldChange
-from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.fleet.compile import cluster_objects
@@ -99,19 +98,14 @@ def address_warnings(site: Site, needs: Sequence[Change]) -> set[str]:
         change.action is Action.CREATE and change.wanted and change.wanted.kubeconfig
         for change in needs
     )
-    if not made or not site.placement.address:
+    address, target = site.placement.address, _target(site)
+    local = address is not None and _is_local(urlsplit(address.server).hostname or "")
+    if not made or address is None or target.endpoint or not local:
         return set()
-    return {_address_warning(_target(site), site.placement.address)} - {""}
-
-
-def _address_warning(target: ControlPlane | AppCluster, address: Address) -> str:
-    """Return a sentence where a kubeconfig would lead to ourselves only, else ""."""
-    if target.endpoint or not _is_local(urlsplit(address.server).hostname or ""):
-        return ""
-    return (
+    return {
         f"{target.name} ({target.origin}): its kubeconfig will lead to {address.server}, which "
         "other clusters may not reach; set spec.endpoint to an address that they do"
-    )
+    }
 
 
 def _is_local(host: str) -> bool:

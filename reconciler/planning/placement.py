@@ -202,7 +202,7 @@ def _taken_over(control_plane: Index, app: Index) -> Sequence[Manifest] | Blocke
         binding = control_plane.get(api.CLUSTER_BINDING, facts.namespace, names.CLUSTER_BINDING)
         if space is None or binding is None:
             continue
-        source = facts.namespace, _secret_name(binding)
+        source = facts.namespace, secret_name(binding)
         if refused := unreadable(control_plane, *source):
             return refused
         held = control_plane.get(SECRET, *source)
@@ -296,7 +296,7 @@ def _known(
     if foreign is not None:
         return foreign
     binding = control_plane.get(api.CLUSTER_BINDING, name, names.CLUSTER_BINDING)
-    kubeconfig = _secret_name(binding) if binding is not None else names.KUBECONFIG
+    kubeconfig = secret_name(binding or {})
     identity = manifest.annotations_of(space).get(keys.IDENTITY, "")
     return Placement(
         space=name,
@@ -352,6 +352,6 @@ def same_way(secret: Manifest | None, source: Manifest | None, space: str) -> bo
     return facts.same_token(issued.token_digest)
 
 
-def _secret_name(cluster_binding: Manifest) -> str:
+def secret_name(cluster_binding: Manifest) -> str:
     found = manifest.get_text(cluster_binding, "spec", "kubeconfigSecretRef", "name")
     return found or names.KUBECONFIG

@@ -57,6 +57,7 @@ class _Draft:
     in_use: dict[UnitKey, int | None] = field(default_factory=dict)  # None = not counted yet
     # Units whose own policy is Delete: only these may be deleted in spite of instances.
     consented: set[UnitKey] = field(default_factory=set)
+    unread: frozenset[UnitKey] = frozenset()
     sections: dict[str, str] = field(default_factory=dict)
 
 
@@ -89,9 +90,7 @@ def plan(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Pl
 
 def _plan(fleet: Fleet, live: Live, draft: _Draft) -> Plan:
     in_use = prune_units.units_in_use(fleet.guards, draft.changes, draft.in_use, draft.consented)
-    whole_run = prune_units.held_back(
-        fleet.guards, draft.changes, prune_units.extent_of(fleet, draft.changes)
-    )
+    whole_run = prune_units.held_back(fleet, draft.changes, draft.changes, draft.unread)
     changes = prune_units.marked(draft.changes, in_use, whole_run)
     held = [*draft.held, *(in_use[unit] for unit in sorted(in_use)), *whole_run]
     made = Plan(
@@ -134,13 +133,19 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
         lease = leases.of_backend(control_plane_ref_name(plane))
         draft.bodies.add(lease)
         draft.warnings |= _without_backend(plane, planes[plane].seen.bodies, lease)
-    left = [
-        Index(name, seen)
-        for name, seen in sorted(prune_clusters.removed(fleet, live).items())
-        if isinstance(seen, ClusterState) and (only is None or name in only)
+    removed = prune_clusters.removed(fleet, live)
+    states = [
+        (name, one)
+        for name, one in sorted({**live.clusters, **removed}.items())
+        if (only is None or name in only) and (name in removed or name in fleet.clusters)
     ]
-    if left:
-        _leave(draft, prune_clusters.known_of(fleet, live), left, planes)
+    seen = [Index(name, one) for name, one in states if isinstance(one, ClusterState)]
+    left = [app for app in seen if app.name in removed]
+    unread = [name for name, one in states if isinstance(one, Unavailable)]
+    if left or unread:
+        known = prune_clusters.known_of(fleet, live)
+        _leave(draft, known, left, planes)
+        draft.unread = prune_clusters.unread(known, planes.values(), unread)
     return draft
 
 

@@ -4,20 +4,27 @@ Mapping.md 9, "Cluster leaves". The space, or the AppClusterBinding, stays: it h
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from reconciler import api
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.live import ClusterState, Live, Unavailable, control_plane_ref_name
 from reconciler.core.manifest import Manifest
-from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode
+from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode, UnitKey
 from reconciler.fleet.wanted import Placement
 from reconciler.planning import homes, prune_units
 from reconciler.planning.app_cluster_bindings import prunes_of
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.objects import BEING_DELETED, before_digest, is_ours
-from reconciler.planning.placement import belongs_to_another, recorded, secret_of, unreadable
+from reconciler.planning.placement import (
+    belongs_to_another,
+    recorded,
+    secret_name,
+    secret_of,
+    unreadable,
+)
 from reconciler.planning.prune_units import Prune
 from reconciler.planning.site import Index, Site
 
@@ -133,6 +140,20 @@ def cluster_prunes(known: Known, plane: Index, app: Index) -> tuple[ClusterPrune
     return tuple(_checked(one, known) for one in found)
 
 
+def unread(known: Known, planes: Iterable[Index], names: Iterable[str]) -> frozenset[UnitKey]:
+    """Return the units that leave clusters that cannot be read now, as control planes show."""
+    found = {
+        unit.key
+        for name, plane in product(names, planes)
+        for one in known.carriers.get(name, ())
+        if one.plane == plane.name and one.stands
+        for unit in _prune(
+            known.fleet, one, plane, Index(name, replace(plane.seen, objects={}))
+        ).prunes
+    }
+    return frozenset(found - known.fleet.units.keys())
+
+
 def change_of(gone: ClusterPrune) -> Change:
     policy = gone.site.fleet.guards.on_cluster_leave
     change = Change(
@@ -234,11 +255,10 @@ def _prune(fleet: Fleet, carrier: Carrier, plane: Index, app: Index) -> ClusterP
 
 def _placement(space: str, plane: Index, app: Index) -> Placement:
     binding = plane.get(api.CLUSTER_BINDING, space, names.CLUSTER_BINDING)
-    path = ("spec", "kubeconfigSecretRef", "name")
     return Placement(
         space=space,
         kubeconfig_namespace=space,
-        kubeconfig_name=(manifest.get_text(binding, *path) if binding else "") or names.KUBECONFIG,
+        kubeconfig_name=secret_name(binding or {}),
         consumer_secret=names.kubeconfig_secret(space),
         identity="",
         bindings_cluster_scoped=app.seen.bindings_cluster_scoped,

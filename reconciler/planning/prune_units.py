@@ -27,9 +27,7 @@ from reconciler.planning.placement import bindings
 from reconciler.planning.site import Index, Site
 
 PRUNING: Final = frozenset({Action.RELEASE, Action.DELETE, Action.REPLACE})
-_NOT_FOR_DELETES: Final = frozenset(
-    {Verb.REMEMBER, Verb.POLICY, Verb.RELEASE_COPIES, Verb.FREE_INSTANCES, Verb.FORGET}
-)
+_NOT_FOR_DELETES: Final = frozenset({Verb.REMEMBER, Verb.POLICY, Verb.FREE_INSTANCES, Verb.FORGET})
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +239,7 @@ def _delete(site: Site, prune: Prune, *, with_instances: bool) -> Iterator[Step]
     else:
         yield Step(Verb.CHECK_NO_INSTANCES, instances, "that there still is none")
         yield Step(Verb.REMEMBER, prune.home, "that it is being deleted")
-    # Neither copies nor instances are left to let go.
+    # No instances are left to free. A copy that is left is an orphan, which outlives its space.
     yield from (step for step in prune.release if step.verb not in _NOT_FOR_DELETES)
     yield Step(Verb.DELETE_CRD, Ref(site.app.name, CRD, "", key.name), "after a fresh count of 0")
     yield Step(Verb.FORGET, prune.home)
@@ -255,20 +253,6 @@ def all_of(key: UnitKey, cluster: str) -> Ref:
 SMALL: Final = 20  # units; of a fleet with less, half may go in a run
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """The extent of a prune: `wanted` units in the files, `known` units live or wanted."""
-
-    wanted: int
-    known: int
-
-
-def extent_of(fleet: Fleet, changes: Iterable[Change]) -> Extent:
-    """Return how much a run would prune whose lines are these."""
-    known = {*fleet.units, *(change.unit for change in changes if change.unit is not None)}
-    return Extent(wanted=len(fleet.units), known=len(known))
-
-
 def budget(guards: Guards, known: int) -> int:
     """Return how many units may be pruned: the smaller of both limits; percent rounds up.
 
@@ -278,30 +262,41 @@ def budget(guards: Guards, known: int) -> int:
     return min(guards.max_deletes, max(1, math.ceil(known * percent / 100)))
 
 
-def held_back(guards: Guards, changes: Sequence[Change], extent: Extent) -> tuple[Held, ...]:
-    """Return the guards that trip for the run as a whole; each holds back all pruning."""
-    pruning = [change for change in changes if change.action in PRUNING]
+def held_back(
+    fleet: Fleet,
+    changes: Sequence[Change],
+    known: Iterable[Change],
+    unread: frozenset[UnitKey] = frozenset(),
+) -> tuple[Held, ...]:
+    """Return the guards that trip for the run as a whole; each holds back all pruning.
+
+    `known` are all lines of the plan. `unread` units leave as well, once their clusters can be
+    read: else all that leaves would go in portions.
+    """
+    guards, pruning = fleet.guards, [change for change in changes if change.action in PRUNING]
     if not pruning:
         return ()
     # A cluster that leaves is a line without a unit.
-    pruned = {change.unit for change in pruning if change.unit}
+    pruned = {change.unit for change in pruning if change.unit} | unread
+    units = {*fleet.units, *unread, *(one.unit for one in known if one.unit is not None)}
     clusters = tuple(sorted({change.cluster for change in pruning}))
     held = []
     if guards.mode is PruneMode.REPORT and any(change.leaves for change in pruning):
         message = "prune.mode is report: releases and deletions are only shown"
         held.append(Held("report", message, clusters))
-    if not extent.wanted and not guards.allow_empty:
+    if not fleet.units and not guards.allow_empty:
         message = (
             "the files have no unit left, so nothing is released, replaced or deleted; "
             "set prune.allowEmpty if that is intended"
         )
         held.append(Held("allow-empty", message, clusters))
-    limit = budget(guards, extent.known)
+    limit = budget(guards, len(units))
     if len(pruned) > limit:
+        hidden = f" ({len(unread)} where nothing was read)" if unread else ""
         message = (
-            f"{len(pruned)} units would be released, replaced or deleted, and {limit} may be "
-            f"(prune.maxDeletes {guards.max_deletes}, maxDeletePercent "
-            f"{guards.max_delete_percent} of {extent.known}, but half below {SMALL}): none is; "
+            f"{len(pruned)} units{hidden} would be released, replaced or deleted, and {limit} may "
+            f"be (prune.maxDeletes {guards.max_deletes}, maxDeletePercent "
+            f"{guards.max_delete_percent} of {len(units)}, but half below {SMALL}): none is; "
             "raise the budget in the files, take smaller steps, or name them to `klutchctl release`"
         )
         held.append(Held("max-deletes", message, clusters))

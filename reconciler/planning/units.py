@@ -56,7 +56,7 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
     if problem:
         return UnitPlan((line_of(unit, binding.ref, Action.BLOCKED, problem),), bodies=offer.bodies)
     live = _live(site, binding)
-    differs = _claims_change(live, binding)
+    differs = live is None or _claims(live) != _claims(binding.manifest)
     bound = _bound_changes if site.is_direct else _listed_changes
     return UnitPlan(
         changes=(
@@ -239,13 +239,6 @@ def _listed_changes(site: Site, unit: Unit, wanted: Wanted) -> tuple[Change, ...
 
 def _leads_elsewhere(live: Manifest, wanted: Wanted) -> bool:
     return secret_of(live) != secret_of(wanted.manifest)
-
-
-def _claims_change(live: Manifest | None, wanted: Wanted) -> bool:
-    """Return whether the live binding accepts other claims than are wanted."""
-    if live is None:
-        return True
-    return _claims(live) != _claims(wanted.manifest)
 
 
 def _claims(binding: Manifest) -> list[JSON]:

@@ -169,9 +169,8 @@ def releases(
 
 def _guarded(fleet: Fleet, plan: Plan, lines: Sequence[Change], clusters: Collection[str]) -> Plan:
     """Hold the lines against the guards as a run of their own, which they are."""
-    extent = prune_units.extent_of(fleet, plan.changes)
     free = [replace(line, held=()) for line in lines]
-    held = prune_units.held_back(letting_go(fleet).guards, free, extent)
+    held = prune_units.held_back(letting_go(fleet), free, plan.changes)
     stuck = {(line.cluster,) for line in lines if _is_blocked_whole(line)}
     misplaced = [one for one in plan.held if one.clusters in stuck]
     return identified(

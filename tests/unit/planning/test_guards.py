@@ -52,12 +52,14 @@ BUDGETS = {
 )
 def test_no_more_is_pruned_in_a_run_than_the_budget(most, percent, known, released, held):
     limits = Guards(allow_empty=True, max_deletes=most, max_delete_percent=percent)
-    binding = Ref("shop", api.API_SERVICE_BINDING, "", POSTGRES)
-    pruned = [
-        Change("shop", "postgres", binding, Action.RELEASE, "left", unit=UnitKey("shop", "", name))
-        for name in map(str, range(released))
-    ]
-    tripped = prune_units.held_back(limits, pruned, prune_units.Extent(wanted=1, known=known))
+    bound = Ref("shop", api.API_SERVICE_BINDING, "", POSTGRES)
+    keys_ = [UnitKey("shop", "", str(number)) for number in range(known)]
+    left = Change("shop", "postgres", bound, Action.RELEASE, "left")
+    pruned = [replace(left, unit=key) for key in keys_[:released]]
+    (unit,) = scenes.shop().units.values()
+    units = dict.fromkeys(keys_[released:], unit)
+    limited = replace(scenes.shop(), guards=limits, units=units)
+    tripped = prune_units.held_back(limited, pruned, pruned)
     assert [guard.guard for guard in tripped] == held
 
 
@@ -176,13 +178,9 @@ def test_only_what_is_no_release_is_noted():
 def test_a_blocked_unit_keeps_the_rights_of_its_konnector(mode):
     deployed = ", konnector: {deploy: true, image: example.com/konnector:1, rbac: Minimal}"
     here = scenes.applied(binding(more=says("Block")), binding(SEARCHES), mode=mode)
-    wanted = fleet(
-        scenes.plane(mode=mode), scenes.cluster(more=deployed), binding(more=says("Block"))
-    )
-    here.apply(here.plan(wanted))
-    plan = here.plan(
-        fleet(scenes.plane(mode=mode), scenes.cluster(more=deployed), prune="allowEmpty: true")
-    )
+    documents = scenes.plane(mode=mode), scenes.cluster(more=deployed)
+    here.apply(here.plan(fleet(*documents, binding(more=says("Block")))))
+    plan = here.plan(fleet(*documents))
     here.apply(plan)
     roles = [one for one in here.clusters["shop"] if one["kind"] == CLUSTER_ROLE.kind]
     assert any(
@@ -194,33 +192,24 @@ def test_a_blocked_unit_keeps_the_rights_of_its_konnector(mode):
 
 @pytest.mark.parametrize("mode", scenes.MODES)
 @pytest.mark.parametrize(
-    ("prune", "count", "goes"),
+    ("prune", "own", "count", "goes"),
     [
-        ("keepIfInUse: true", 0, False),
-        ("keepIfInUse: false", 0, False),
-        ("keepIfInUse: false", 3, True),
+        ("keepIfInUse: true", "Delete", 0, False),
+        ("keepIfInUse: false", "Delete", 0, False),
+        ("keepIfInUse: false", "Delete", 3, True),
+        ("keepIfInUse: false, onClusterLeave: Delete", "Release", 0, False),
     ],
 )
-def test_only_instances_that_were_known_go_with_their_unit(mode, prune, count, goes):
-    here = scenes.applied(binding(more=says("Delete")), mode=mode)
+def test_only_instances_that_were_known_go_with_their_unit(mode, prune, own, count, goes):
+    here = scenes.applied(binding(more=says(own)), mode=mode)
     here.clusters["shop"].append(crd(POSTGRES))
     here.in_use["shop"] = {POSTGRES: count}
-    plan = here.plan(
-        fleet(scenes.plane(mode=mode), scenes.cluster(), prune=f"{prune}, allowEmpty: true")
-    )
+    documents = [scenes.plane(mode=mode), *[scenes.cluster()] * ("Leave" not in prune)]
+    plan = here.plan(fleet(*documents, prune=f"{prune}, allowEmpty: true"))
     found = verbs(line_of(plan, POSTGRES))
     assert ("delete-instances" in found) is goes
     assert (found[0] == "check-no-instances") is not goes
-
-
-@pytest.mark.parametrize("mode", scenes.MODES)
-def test_the_rule_for_clusters_deletes_no_instances_of_a_unit_that_did_not_say_so(mode):
-    here = scenes.applied(mode=mode)
-    here.clusters["shop"].append(crd(POSTGRES))
-    here.in_use["shop"] = {POSTGRES: 0}
-    prune = "keepIfInUse: false, allowEmpty: true, onClusterLeave: Delete"
-    found = verbs(line_of(here.plan(fleet(scenes.plane(mode=mode), prune=prune)), POSTGRES))
-    assert "delete-instances" not in found
+    assert "release-copies" in found, "those without an instance outlive the space"
 
 
 LEASE = of_backend(scenes.PLANE)

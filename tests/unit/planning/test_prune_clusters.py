@@ -1,5 +1,7 @@
 """Clusters and units that left the files, and those that only seem so (mapping.md 2, 9)."""
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler import api
@@ -85,24 +87,19 @@ def test_a_unit_that_leaves_with_a_renaming_is_still_found():
 def test_a_snapshot_that_is_older_than_the_files_releases_nothing_that_they_name():
     here = scenes.applied()
     live = here.live(scenes.shop())
-    plan = planner.plan(
-        scenes.shop(), Live(live.control_planes, live.clusters, dict(live.clusters))
-    )
-    assert scenes.actions(plan) == {Action.NOOP}
+    older = Live(live.control_planes, live.clusters, dict(live.clusters))
+    assert scenes.actions(planner.plan(scenes.shop(), older)) == {Action.NOOP}
 
 
 def test_a_snapshot_that_names_a_cluster_that_left_since_plans_its_release():
-    here = scenes.applied()
-    assert scenes.actions(planner.plan(fleet(scenes.plane()), here.live(scenes.shop()))) == {
-        Action.RELEASE
-    }
+    plan = planner.plan(fleet(scenes.plane()), scenes.applied().live(scenes.shop()))
+    assert scenes.actions(plan) == {Action.RELEASE}
 
 
 def test_a_cluster_that_is_not_in_an_older_snapshot_was_not_read():
     here = scenes.applied()
-    plan = here.plan(
-        fleet(scenes.plane(), scenes.cluster(), scenes.cluster("later"), scenes.binding())
-    )
+    clusters = scenes.cluster(), scenes.cluster("later")
+    plan = here.plan(fleet(scenes.plane(), *clusters, scenes.binding()))
     assert [one.name for one in plan.unseen] == ["later"]
 
 
@@ -120,9 +117,7 @@ def test_with_pruning_off_a_cluster_that_left_is_not_looked_at():
 
 def test_a_space_that_does_not_say_whose_it_is_is_not_released():
     here = scenes.applied()
-    scenes.change(
-        here, scenes.PLANE, NAMESPACE, scenes.space_of(here), None, "metadata", "annotations"
-    )
+    change(here, scenes.PLANE, NAMESPACE, scenes.space_of(here), None, "metadata", "annotations")
     assert scenes.actions(here.plan(fleet(scenes.plane()))) == {Action.BLOCKED}
 
 
@@ -208,14 +203,6 @@ def test_a_released_cluster_is_not_released_again():
     assert here.plan(left()).changes == ()
 
 
-def test_a_cluster_that_left_and_cannot_be_read_is_unseen_and_nothing_is_planned():
-    here = scenes.applied()
-    here.unseen.add("shop")
-    plan = here.plan(left())
-    assert plan.changes == ()
-    assert [one.name for one in plan.unseen] == ["shop"]
-
-
 def test_a_renamed_cluster_keeps_its_space():
     here = scenes.applied()
     here.clusters["store"] = here.clusters.pop("shop")
@@ -225,18 +212,6 @@ def test_a_renamed_cluster_keeps_its_space():
     assert scenes.actions(plan) == {Action.UPDATE, Action.NOOP}
     reasons = {change.reason for change in plan.changes if change.action is Action.UPDATE}
     assert reasons == {"labels only; its cluster was called shop"}
-
-
-@pytest.mark.parametrize("mode", scenes.MODES)
-def test_the_first_plan_of_a_mode_creates_and_the_second_finds_it(mode):
-    here, wanted = (
-        World(control_plane=offering(POSTGRES), clusters={"shop": []}),
-        scenes.shop(mode=mode),
-    )
-    first = here.plan(wanted)
-    assert scenes.actions(first) == {Action.CREATE}
-    here.apply(first)
-    assert scenes.actions(here.plan(wanted)) == {Action.NOOP}
 
 
 @pytest.mark.parametrize("mode", scenes.MODES)
@@ -282,9 +257,27 @@ def test_a_release_that_was_cut_short_goes_on_and_ends():
 
 
 def test_what_left_our_own_app_cluster_binding_is_released():
-    mode = "AppClusterBinding"
-    plan = scenes.applied(scenes.binding(), scenes.binding("searches"), mode=mode).plan(
-        scenes.shop(mode=mode)
-    )
+    here = scenes.applied(scenes.binding(), scenes.binding("searches"), mode=scenes.ACB)
+    plan = here.plan(scenes.shop(mode=scenes.ACB))
     released = [str(one.unit) for one in scenes.acting(plan) if one.action is Action.RELEASE]
     assert released == [f"shop/{scenes.SEARCH}"]
+
+
+@pytest.mark.parametrize("mode", scenes.MODES)
+@pytest.mark.parametrize("cluster_left", [False, True], ids=["units", "clusters"])
+def test_what_left_where_nothing_could_be_read_counts_for_the_budget(mode, cluster_left):
+    documents = [scenes.plane(mode=mode), *map(scenes.cluster, "abc")]
+    here = World(control_plane=offering(POSTGRES), clusters={"a": [], "b": [], "c": []})
+    here.apply(here.plan(fleet(*documents, scenes.binding(clusters="a, b, c"))))
+    here.unseen = {"b", "c"}
+
+    def planned(*files):
+        wanted = fleet(*files)
+        return here.plan(replace(wanted, guards=replace(wanted.guards, max_deletes=1)))
+
+    left = planned(*documents[: 1 if cluster_left else None])
+    assert {line.cluster for line in left.changes if line.leaves} == {"a"}
+    assert all(line.held == ("max-deletes",) for line in left.changes if line.leaves)
+    assert {one.name for one in left.unseen} == here.unseen
+    # What the files still name there stays.
+    assert scenes.guards(planned(*documents, scenes.binding(clusters="b, c"))) == []
