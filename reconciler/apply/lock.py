@@ -9,7 +9,6 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Final
 
 from reconciler.apply.object_writer import RETRY_PAUSES
 from reconciler.blueprints import objects
@@ -26,9 +25,6 @@ from reconciler.core.times import moment
 from reconciler.kube.cluster import Cluster
 
 log = logging.getLogger(__name__)
-
-# A living holder renews within this time, whatever our clock and its clock say.
-_ONE_RENEWAL: Final = 2 * TIMES.period
 
 
 class Lock:
@@ -123,8 +119,8 @@ class Lock:
         seconds = duration_of(live) or TIMES.duration
         if renewed is not None and self._now() - renewed <= timedelta(seconds=seconds):
             raise self._held_by_another(live)
-        # Clocks differ, so a holder whose time seems over has to be silent as well.
-        await asyncio.sleep(_ONE_RENEWAL)
+        # Clocks differ, so a holder whose time seems over has to be silent for that time as well.
+        await asyncio.sleep(TIMES.duration)
         later = await self._lease.look()
         if later is None or resource_version_of(later) != resource_version_of(live):
             raise await self._locked()

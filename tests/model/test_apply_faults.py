@@ -1,6 +1,5 @@
 """What goes wrong around an apply: it harms nobody else, is told as it is, and ends well later."""
 
-import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -284,19 +283,21 @@ async def test_a_cluster_that_fails_does_not_hold_another(scene, runs, second_ap
     assert await second_app_cluster.cluster.get(bound) is not None
 
 
+async def test_two_documents_of_one_control_plane_share_its_lock(scene, runs, second_app_cluster):
+    with_mall(scene, fleet_texts.control_plane("us", at=scene.plane.context), plane="us")
+    async with scene.peers():
+        report = await runs.run(break_lock=False)
+    assert statuses_of(report, "shop") == statuses_of(report, "mall") == {Status.DONE}
+
+
 @pytest.mark.parametrize("why", [unreachable, forbidden], ids=["away", "forbidden"])
 async def test_a_control_plane_without_lock_stops_only_what_is_behind_it(
-    scene, runs, second_app_cluster, tmp_path, why
+    scene, runs, second_app_cluster, why
 ):
-    known = json.loads(scene.kubeconfig.read_text())
-    plane = next(one for one in known["contexts"] if one["name"] == scene.plane.context)
-    known["contexts"].append({"name": "us", "context": plane["context"]})
-    scene.kubeconfig = tmp_path / "kubeconfig"
-    scene.kubeconfig.write_text(json.dumps(known))
-    with_mall(scene, fleet_texts.control_plane("us"), plane="us")
+    with_mall(scene, fleet_texts.control_plane("ap", at=scene.plane.context), plane="ap")
     mark = second_app_cluster.audit.mark()
     async with scene.peers():
-        faults = faulty(on("get", cluster="control-plane/us", kind=LEASE), why())
+        faults = faulty(on("get", cluster="control-plane/ap", kind=LEASE), why())
         report = await runs.run(faults)
     assert statuses_of(report, "shop") == {Status.DONE}
     assert statuses_of(report, "mall") == {Status.FAILED}

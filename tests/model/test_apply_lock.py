@@ -16,7 +16,6 @@ from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
 from tests.support.apply_runs import mode, runs, scene
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, Meanwhile, deeds, faulty, forbidden, on
-from tests.support.fleet_texts import cluster, control_plane, one_file
 
 __all__ = ["mode", "runs", "scene"]
 
@@ -63,6 +62,18 @@ async def test_the_lock_of_a_dead_run_is_taken_over_and_given_back(scene, runs):
     assert await holder(scene) == ""
 
 
+async def test_a_holder_whose_clock_is_late_is_waited_for_as_long_as_it_may_write(scene, runs):
+    async def renew():
+        await asyncio.sleep(8)
+        await hold(scene, renewed=timedelta(seconds=20))
+
+    await hold(scene, renewed=timedelta(seconds=20))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(renew())
+        with pytest.raises(Locked):
+            await runs.run(break_lock=False)
+
+
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "nobody can be told"])
 async def test_a_broken_lock_is_recorded_where_that_is_possible(recorded, scene, runs):
     await hold(scene)
@@ -105,20 +116,6 @@ async def test_a_run_that_lost_the_lock_starts_no_further_write(scene, runs):
     assert len(done) == len([c for c in faults.calls if deeds().matches(c)]) == 3
     assert {one.status for one in rest} == {Status.INTERRUPTED}
     assert await holder(scene) == "another"
-
-
-async def test_two_documents_of_one_control_plane_are_applied_under_one_lock(
-    scene, runs, second_app_cluster
-):
-    scene.fleet.clusters = "names: [shop, store]"
-    scene.fleet.extra = "---\n" + one_file(
-        control_plane("us", at="control-plane", more=f", namespace: {scene.fleet.name}-2"),
-        cluster("store", at="app-2", plane="us"),
-    )
-    report = await runs.run(break_lock=False)
-    done = {one.change.cluster for one in report.outcomes if one.status is Status.DONE}
-    assert done == {"shop", "store"}
-    assert await holder(scene) == ""
 
 
 async def test_a_fleet_without_any_lock_is_not_applied(scene, runs):
