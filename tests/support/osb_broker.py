@@ -21,7 +21,7 @@ from tests.support import osb_catalogues, osb_inventory, osb_rules
 from tests.support.osb_faults import Faults
 from tests.support.osb_inventory import Inventory, Modes
 from tests.support.osb_operations import Operations
-from tests.support.osb_wire import MUTATING, Asked, Entry, Members, Said, failure, said
+from tests.support.osb_wire import Asked, Entry, Members, Said, failure, said
 
 
 class ScriptedBroker:
@@ -116,7 +116,7 @@ class ScriptedBroker:
             return said(200, self.catalogue)
         self._operations.settle()
         reply = self._done(asked)
-        if is_heard and asked.verb in MUTATING:
+        if is_heard and not asked.verb.startswith("poll"):
             self._operations.hear(asked, reply.status)
         if reply.status == 202 and self.modes.retry_after is not None:
             reply = replace(reply, headers={"Retry-After": str(self.modes.retry_after)})
@@ -188,6 +188,7 @@ class ScriptedBroker:
         if always >= 400 or not (is_same or always in (200, 201)):
             return failure(always if always >= 400 else 409, "Conflict", "it is there")
         if always in (200, 201):
+            self.inventory.change(asked.place, lie=known["state"] == "failed")
             return said(always, self._again(asked, known))
         operation = self._operations.of(asked.place)
         if operation and operation.verb == asked.verb and known["state"] in ("creating", "failed"):

@@ -50,10 +50,15 @@ class Operations:
             yield "a second operation while one is in progress"
 
     def hear(self, asked: Asked, status: int) -> None:
-        """Note that the platform knows of an operation, or that there is none any more."""
+        """Note that the platform knows of an operation, or that there is none any more.
+
+        A GET answers 404 or 422 until what makes or changes it has ended.
+        """
+        last = self.of(asked.place)
+        goes_on = asked.verb not in MUTATING and last is not None and last.state == "in progress"
         if status == 202:
             self._heard.add(asked.place)
-        elif status in (200, 201):
+        elif status in (200, 201) and not goes_on:
             self._heard.discard(asked.place)
 
     def begin(self, asked: Asked) -> Said | None:
@@ -72,16 +77,8 @@ class Operations:
     def _new(self, asked: Asked, *, polls: int, fails: bool = False) -> Operation:
         modes = self._modes()
         key = f"task:{secrets.token_hex(4)}/ä&=" if modes.gives_operation else ""
-        made = Operation(
-            asked.verb,
-            asked.members,
-            key,
-            self._now(),
-            polls,
-            modes.takes,
-            fails,
-            dashboard=dashboard(asked.instance),
-        )
+        fixed = (asked.verb, asked.members, key, self._now(), polls, modes.takes, fails)
+        made = Operation(*fixed, dashboard=dashboard(asked.instance))
         self._last[asked.place] = made
         return made
 
