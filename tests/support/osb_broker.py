@@ -40,6 +40,7 @@ class ScriptedBroker:
         self.inventory = Inventory()
         self.journal: list[Entry] = []
         self.violations: list[str] = []
+        self.lies: set[object] = set()  # passwords that it gave, of what has failed
         self._operations = Operations(self.inventory, lambda: self.modes, lambda: self.now())
         self._lock = threading.RLock()
 
@@ -188,7 +189,8 @@ class ScriptedBroker:
         if always >= 400 or not (is_same or always in (200, 201)):
             return failure(always if always >= 400 else 409, "Conflict", "it is there")
         if always in (200, 201):
-            self.inventory.change(asked.place, lie=known["state"] == "failed")
+            if known["state"] == "failed":
+                self.lies.add(known.get("credentials", {}).get("password"))
             return said(always, self._again(asked, known))
         operation = self._operations.of(asked.place)
         if operation and operation.verb == asked.verb and known["state"] in ("creating", "failed"):
