@@ -193,7 +193,7 @@ class StepRunner:
     async def _delete_crd(self, step: Step) -> str:
         app, service = self._at(step), await self._brought(step)
         if service is None:
-            stays = f"{step.ref.object} stays: it did not come with this binding"
+            stays = f"{step.ref.object} and its objects stay: it did not come with this binding"
             return stays if await app.read(step.ref) is not None else ""
         if left := await service_objects.count(app, service):
             raise Unconfirmed(f"{left} {step.ref.name} were made meanwhile: the CRD stays")
