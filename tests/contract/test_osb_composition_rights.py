@@ -114,7 +114,4 @@ async def all_four_live(front: Compositions) -> None:
         return manifest.get(live, "status", "users") == 1
 
     await eventually(used)
-    for kind in managed:
-        await front.delete(kind)
-    for kind in managed:
-        await front.gone(kind)
+    await front.end(*managed)

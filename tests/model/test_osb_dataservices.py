@@ -87,10 +87,7 @@ async def test_four_objects_become_ready_and_go(
         assert (manager.count("create-backup"), manager.count("create-restore")) == (1, 1)
         used = await front.read(kinds.PROVIDER_CONFIG, osb_compositions.BROKER)
         assert get(used, "status", "users") == 2
-        for kind in (RESTORE, BACKUP, INSTANCE, BINDING):
-            await front.delete(kind)
-        for kind in (RESTORE, BACKUP, BINDING, INSTANCE):
-            await front.gone(kind)
+        await front.end(RESTORE, BACKUP, INSTANCE, BINDING)
     assert broker.inventory.is_empty
     assert not manager.backups
     assert await front.credentials() == {}
@@ -166,10 +163,7 @@ async def test_faults_lose_nothing_and_double_nothing(
         await bound(front)
         assert broker.log_in(await front.credentials())
         assert len(broker.inventory.instances) == 1
-        await front.delete(BINDING)
-        await front.delete(INSTANCE)
-        await front.gone(INSTANCE)
-        await front.gone(BINDING)
+        await front.end(BINDING, INSTANCE)
     assert broker.inventory.is_empty
     assert len(broker.provisioned()) <= (4 if verb == "provision" else 1)  # the others: mitigated
 
@@ -192,8 +186,7 @@ async def test_a_rotation_leaves_no_gap(front: Compositions, broker: ScriptedBro
         await eventually(lambda: not broker.log_in(old), within=7200)
         lasted = timedelta(seconds=asyncio.get_running_loop().time() - began)
         assert OVERLAP - timedelta(minutes=1) <= lasted <= OVERLAP + timedelta(minutes=1)
-        await front.delete(BINDING)
-        await front.gone(BINDING)
+        await front.end(BINDING)
     assert not broker.inventory.bindings
 
 
@@ -239,16 +232,22 @@ async def test_what_goes_with_its_crd_waits_for_a_word(
     front: Compositions, broker: ScriptedBroker, manager: BackupManager
 ) -> None:
     """A package of Crossplane that is removed takes the CRDs along."""
-    async with front.program() as term:
+    async with front.program():
         await all_four(front)
-        for kind in (RESTORE, BACKUP, BINDING, INSTANCE):
-            await removal.remove(front.plane.cluster, Ref(front.plane.name, CRD, "", kind.resource))
+        held = (RESTORE, BACKUP, BINDING, INSTANCE)
+        package = (kinds.PROVIDER_CONFIG_USAGE, kinds.PROVIDER_CONFIG, *held)
+        crds = [Ref(front.plane.name, CRD, "", kind.resource) for kind in package]
+        for crd in crds:
+            await removal.remove(front.plane.cluster, crd)
+        for kind in held:
             await front.saying(kind, "Synced", "ReconcileError")
-        await settled(term)
+        await asyncio.sleep(900)
         assert (broker.count("unbind", "deprovision"), len(manager.backups)) == (0, 1)
         for name in (osb_compositions.BROKER, osb_compositions.BACKUP_MANAGER):
             await front.annotate(kinds.PROVIDER_CONFIG, keys.CONFIRM_MASS_DELETE, "now", name)
-        await eventually(lambda: broker.inventory.is_empty and not manager.backups, within=7200)
+        for crd in crds:
+            await front.absent(crd)
+    assert (broker.inventory.is_empty, manager.backups) == (True, {})
 
 
 async def test_a_new_password_is_read_again(front: Compositions, broker: ScriptedBroker) -> None:
@@ -300,8 +299,7 @@ async def test_a_provider_config_says_how_it_is_and_stays_while_it_is_used(
         await front.delete(kinds.PROVIDER_CONFIG, name)
         await settled(term)
         assert await front.read(kinds.PROVIDER_CONFIG, name) is not None
-        await front.delete(INSTANCE)
-        await front.gone(INSTANCE)
+        await front.end(INSTANCE)
         await front.gone(kinds.PROVIDER_CONFIG, name)
 
 
@@ -351,9 +349,7 @@ async def test_the_binding_of_a_lost_instance_is_not_ready_until_both_are_made_a
         await front.ready(INSTANCE)
         await front.ready(BINDING)
         assert broker.log_in(await front.credentials())
-        await front.delete(BINDING)
-        await front.delete(INSTANCE)
-        await front.gone(INSTANCE)
+        await front.end(BINDING, INSTANCE)
     assert broker.inventory.is_empty
 
 
@@ -373,6 +369,5 @@ async def test_equal_credentials_end_a_rotation_in_sight_of_its_user(
     async with front.program() as term:
         await settled(term)
         assert len(broker.inventory.bindings) == 2
-        await front.delete(BINDING)
-        await front.gone(BINDING)
+        await front.end(BINDING)
     assert not broker.inventory.bindings

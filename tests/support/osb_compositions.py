@@ -87,11 +87,7 @@ class Compositions:
         """Take the CRDs away: their scope is for good."""
         for ref in [ref_of(self.plane.name, refs.CRD, crd) for crd in _files() if _is_scoped(crd)]:
             await removal.remove(self.plane.cluster, ref)
-
-            async def is_gone(ref: Ref = ref) -> bool:
-                return await self.plane.cluster.get(ref) is None
-
-            await reached(is_gone)
+            await self.absent(ref)
 
     def _scoped(self, crd: Any) -> Any:
         scoped = self.namespaced and _is_scoped(crd)
@@ -193,6 +189,13 @@ class Compositions:
     async def delete(self, kind: Kind, name: str = "orders") -> None:
         await removal.remove(self.plane.cluster, self.ref(kind, name))
 
+    async def end(self, *ended: Kind) -> None:
+        """Delete one of each of these kinds, and wait until they are gone."""
+        for kind in ended:
+            await self.delete(kind)
+        for kind in ended:
+            await self.gone(kind)
+
     async def read(self, kind: Kind, name: str = "orders") -> Any:
         """Return an object, None where it is absent."""
         return await self.plane.cluster.get(self.ref(kind, name))
@@ -214,9 +217,11 @@ class Compositions:
 
     async def gone(self, kind: Kind, name: str = "orders") -> None:
         """Wait until an object is gone."""
+        await self.absent(self.ref(kind, name))
 
+    async def absent(self, ref: Ref) -> None:
         async def is_gone() -> bool:
-            live = await self.read(kind, name)
+            live = await self.plane.cluster.get(ref)
             assert live is None, live
             return True
 

@@ -31,6 +31,7 @@ from reconciler.web.outbound import Answer
 
 UID: Final = "uid"
 CONFIG: Final = "name of the ProviderConfig"
+_HELD: Final = "name of the ProviderConfig that lets it go"
 CLAIM: Final = "the place of the claim"
 SOURCE: Final = "the place of the claim that it is of"
 INSTANCE: Final = "id of the instance"
@@ -45,6 +46,7 @@ class Informers(ClusterInformers):
         common: dict[str, Index] = {
             UID: lambda live: [manifest.uid_of(live)],
             CONFIG: lambda live: [config_name(live)],
+            _HELD: lambda live: [config_name(live)] if managed.is_held(live) else [],
             CLAIM: lambda live: [composed_for(live)],
         }
         itself: dict[str, Index] = {INSTANCE: lambda live: [instance_id(live)]}
@@ -62,6 +64,12 @@ class Informers(ClusterInformers):
             CONFIG: lambda usage: [manifest.get_text(usage, "providerConfigRef", "name")]
         }
         self.usages = self._view(managed.PROVIDER_CONFIG_USAGE, used)
+
+    def users(self, name: str) -> int:
+        """Return how many need a ProviderConfig: usages may go before their objects do."""
+        views = (self.instances, self.bindings, self.backups, self.restores)
+        used = len(self.usages.keys_by(CONFIG, name))
+        return max(used, sum(len(view.keys_by(_HELD, name)) for view in views))
 
     def of_claim(self, view: Store, live: Manifest, name: str) -> tuple[Manifest | None, str]:
         """Return the object of a claim beside that of another object, or why there is not one."""
@@ -146,9 +154,8 @@ class ProviderConfigs(BrokerConnections):
             await self._close(name)
             return None
         connection = await self._connected(live, _spec(live))
-        users = len(self._informers.usages.keys_by(CONFIG, name))
         cluster, now = self._informers.cluster.name, self._executor.now
-        seen = provider_config.Seen(cluster, live, now(), users)
+        seen = provider_config.Seen(cluster, live, now(), self._informers.users(name))
         step = provider_config.next_step(seen)
         while not isinstance(step, Decision):
             async with connection.gate.turn(NOBODY):
@@ -186,8 +193,7 @@ class ProviderConfigs(BrokerConnections):
         secret = await cluster.get(Ref(cluster.name, SECRET, namespace, name))
         if secret is None:
             raise ConfigError(f"its Secret {namespace}/{name} is not there", where=where)
-        found = decoded(manifest.get_text_map(secret, "data").get(key, ""))
-        if not found:
+        if not (found := decoded(manifest.get_text_map(secret, "data").get(key, ""))):
             raise ConfigError(f"its Secret {namespace}/{name} has no text {key}", where=where)
         return found
 

@@ -215,7 +215,7 @@ def _next(seen: Seen) -> Step:  # noqa: PLR0911 - a state each
     problem = seen.hindrance if managed.may(seen.live, "Create") else managed.NO_CREATE
     if problem:
         return seen.failed(problem, CREATING, again=None)
-    if not (seen.is_held and manifest.covers(seen.at_provider, seen.ids)):
+    if not (managed.is_held(seen.live) and manifest.covers(seen.at_provider, seen.ids)):
         return seen.said(seen.ids, CREATING, step=managed.marked(seen, {}, holds=True))
     return "mark"
 

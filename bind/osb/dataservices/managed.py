@@ -61,6 +61,7 @@ def error(message: str) -> Condition:
     return replace(_FAILED, message=message)
 
 
+_ORPHAN: Final = ", or set deletionPolicy: Orphan, and its external resource stays"
 NO_CREATE: Final = "Its policies do not allow that it is made"
 
 
@@ -110,11 +111,6 @@ class Seen:
     @property
     def annotations(self) -> Mapping[str, str]:
         return manifest.annotations_of(self.live)
-
-    @property
-    def is_held(self) -> bool:
-        """Whether our finalizer is on it, as it is before anything is asked."""
-        return keys.MANAGED_RESOURCE in manifest.finalizers_of(self.live)
 
     @property
     def is_deleting(self) -> bool:
@@ -190,6 +186,11 @@ def composed_for(live: Manifest) -> ObjectKey:
     return ObjectKey(labels.get(keys.CLAIM_NAMESPACE, ""), labels.get(keys.CLAIM_NAME, ""))
 
 
+def is_held(live: Manifest) -> bool:
+    """Return whether our finalizer is on an object, as it is before anything is asked."""
+    return keys.MANAGED_RESOURCE in manifest.finalizers_of(live)
+
+
 def config_name(live: Manifest) -> str:
     return manifest.get_text(live, "spec", "providerConfigRef", "name") or "default"
 
@@ -222,12 +223,14 @@ def framed(seen: Seen) -> decision.Decision | None:
     """Return what follows whatever the kind is; None where the kind decides."""
     if is_paused(seen.live):
         return seen.said({}, _PAUSED)
-    if seen.is_deleting and not (seen.is_held and deletes(seen.live)):
+    if seen.is_deleting and not (is_held(seen.live) and deletes(seen.live)):
         stays = "The external resource of this object stays"
-        return released(seen, "Orphaned", stays) if seen.is_held else decision.NOTHING
+        return released(seen, "Orphaned", stays) if is_held(seen.live) else decision.NOTHING
     name = f"ProviderConfig {config_name(seen.live)}"
     if seen.config is None:
-        return seen.failed(f"{name} is missing", again=None)
+        return seen.failed(
+            f"{name} is missing: make it{_ORPHAN if seen.is_deleting else ''}", again=None
+        )
     if seen.kind_goes and keys.CONFIRM_MASS_DELETE not in manifest.annotations_of(seen.config):
         advice = f"to delete all: annotate {name} with {keys.CONFIRM_MASS_DELETE}"
         message = f"CRD {seen.kind.resource} is being deleted; {advice}"
@@ -249,7 +252,7 @@ def marked(
 ) -> decision.Patch | None:
     """Return the write of annotations, of which None takes one away; and of what `holds` it."""
     metadata: dict[str, JSON] = {}
-    if holds and not seen.is_held:
+    if holds and not is_held(seen.live):
         metadata["finalizers"] = [*manifest.finalizers_of(seen.live), keys.MANAGED_RESOURCE]
         if keys.EXTERNAL_NAME not in seen.annotations:
             changed = {**changed, keys.EXTERNAL_NAME: manifest.name_of(seen.live)}
@@ -262,11 +265,10 @@ def marked(
 def _usage(seen: Seen) -> decision.Create | decision.Patch | None:
     """Return the write that says which ProviderConfig the object uses."""
     name = config_name(seen.live)
-    wanted = manifest.get_text(seen.usage, "providerConfigRef", "name")
-    if seen.usage is not None and wanted == name:
-        return None
     labels = {keys.PROVIDER_CONFIG: name}
     if seen.usage is not None:
+        if manifest.get_text(seen.usage, "providerConfigRef", "name") == name:
+            return None
         return decision.modification(
             seen.cluster,
             PROVIDER_CONFIG_USAGE,
@@ -274,21 +276,15 @@ def _usage(seen: Seen) -> decision.Create | decision.Patch | None:
             metadata={"labels": labels},
             providerConfigRef={"name": name},
         )
-    itself = {
-        "apiVersion": seen.kind.api_version,
-        "kind": seen.kind.kind,
-        "name": manifest.name_of(seen.live),
-    }
-    owner, namespace = (
-        manifest.controller_to(seen.kind, seen.live),
-        manifest.namespace_of(seen.live),
-    )
+    itself = {"apiVersion": seen.kind.api_version, "kind": seen.kind.kind, "uid": seen.uid}
+    owner = manifest.controller_to(seen.kind, seen.live)
+    namespace = manifest.namespace_of(seen.live)
     metadata: dict[str, JSON] = {"name": seen.uid, "labels": labels, "ownerReferences": [owner]}
     usage: dict[str, JSON] = {
         "apiVersion": PROVIDER_CONFIG_USAGE.api_version,
         "kind": PROVIDER_CONFIG_USAGE.kind,
         "metadata": {**metadata, "namespace": namespace} if namespace else metadata,
         "providerConfigRef": {"name": name},
-        "resourceRef": {**itself, "uid": seen.uid},
+        "resourceRef": {**itself, "name": manifest.name_of(seen.live)},
     }
     return decision.Create(replace(PROVIDER_CONFIG_USAGE, namespaced=bool(namespace)), usage)

@@ -46,14 +46,14 @@ def next_step(seen: Seen) -> Step:
         return writes(patch)
     left = _left(seen)
     if left > timedelta():
-        return Decision(fields=_users(seen), again=left)
+        return Decision(fields={"users": seen.users}, again=left)
     return HttpRequest("HEAD", seen.endpoint or _ENDPOINT)
 
 
 def _leaving(seen: Seen) -> Decision:
     """Hold what is used: those objects could never be deleted."""
     if seen.users:
-        return Decision(fields=_users(seen))
+        return Decision(fields={"users": seen.users}, again=_AILING)
     return writes(unheld(seen.cluster, PROVIDER_CONFIG, seen.live, keys.IN_USE))
 
 
@@ -64,10 +64,6 @@ def _left(seen: Seen) -> timedelta:
         return timedelta()
     well = manifest.get_bool(seen.health, "lastStatus")
     return min(last - seen.now, timedelta()) + (_WELL if well else _AILING)
-
-
-def _users(seen: Seen) -> dict[str, JSON]:
-    return {"users": seen.users}
 
 
 def answered(seen: Seen, request: HttpRequest, status: int, problem: str) -> Step:
@@ -85,15 +81,16 @@ def answered(seen: Seen, request: HttpRequest, status: int, problem: str) -> Ste
 def result(seen: Seen, problem: str) -> Decision:
     """Return what the status says of a look."""
     before, well = seen.health, not problem
-    health: dict[str, JSON] = {
-        "lastCheckTime": format_time(seen.now),
-        "lastStatus": well,
-        "lastMessage": problem or "Available",
+    fields: dict[str, JSON] = {
+        "health": {
+            "lastCheckTime": format_time(seen.now),
+            "lastStatus": well,
+            "lastMessage": problem or "Available",
+        },
+        "users": seen.users,
     }
-    decision = Decision(fields={"health": health, **_users(seen)}, again=_WELL if well else _AILING)
+    decision = Decision(fields=fields, again=_WELL if well else _AILING)
     if before.get("lastStatus") is well:
         return decision
-    note = Note("CheckSuccess", "It answers")
-    if not well:
-        note = Note("CheckFailure", problem, "Warning")
+    note = Note("CheckSuccess", "It answers") if well else Note("CheckFailure", problem, "Warning")
     return replace(decision, notes=(note,))

@@ -180,7 +180,7 @@ class Store(ABC, Generic[S]):
         at = _differing(before.at, after.at) | self.facts(seen, kept, outcome)
         others: dict[str, JSON] = {"pendingOperation": after.pending}
         stated = conditions_of(seen, said, kept.conditions, outcome)
-        if not (stated or seen.is_held):
+        if not (stated or managed.is_held(seen.live)):
             stated = [managed.CREATING]
         decision = seen.said(at, *stated, again=said.again, others=others)
         marks = _differing(before.annotations, after.annotations)

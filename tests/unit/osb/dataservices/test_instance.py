@@ -207,7 +207,9 @@ def test_nothing_is_asked_under(_, metadata, spec, reason):
 
 def test_a_missing_config_and_a_trouble_of_it_are_said():
     lost = after(live(), step(live(), config=None))
-    assert message(lost) == "ProviderConfig default is missing"
+    assert message(lost) == "ProviderConfig default is missing: make it"
+    left = step(live(**DELETED), config=None)
+    assert "deletionPolicy: Orphan" in message(after(live(**DELETED), left))
     assert message(after(live(), step(live(), trouble="no Secret"))) == "no Secret"
 
 
