@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from konnector.mass_loss import rules
-from reconciler.core import field_set, keys, manifest, names
+from reconciler.core import field_set, identity, keys, manifest, names
 from reconciler.core.field_set import FieldSet
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey
@@ -129,9 +129,8 @@ class Pair:
 
         Names prove nothing: another space's may begin alike (H3), and an earlier one left it (S1).
         """
-        notes = manifest.annotations_of(copy)
-        known = notes.get(keys.SPACE_UID, self.space_uid) in {self.space_uid, *self.lives}
-        if not known or notes.get(keys.CLUSTER_NAMESPACE) != self.space:
+        known = identity.space_of(copy) in {self.space_uid, *self.lives}
+        if not known or manifest.annotations_of(copy).get(keys.CLUSTER_NAMESPACE) != self.space:
             return None
         name = names.claim_name(self.space, manifest.identity_of(copy)[1])
         return None if name is None else ObjectKey("", name)
@@ -220,11 +219,7 @@ def as_left(copy: Manifest, wanted: Manifest, written: FieldSet, more: Set[str])
 
 
 def moved(
-    live: Manifest,
-    kind: Kind,
-    to: ObjectKey,
-    marks: Mapping[str, str],
-    more: Set[str] = NO_MORE,
+    live: Manifest, kind: Kind, to: ObjectKey, marks: Mapping[str, str], more: Set[str] = NO_MORE
 ) -> dict[str, JSON]:
     """Return the object as it is made on the other side, annotated with `marks`.
 

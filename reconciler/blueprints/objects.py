@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import yaml
 
 from reconciler import api
-from reconciler.core import keys, names
+from reconciler.core import identity, keys, names
 from reconciler.core import manifest as m
 from reconciler.core.keys import KLUTCH_GROUP
 from reconciler.core.manifest import JSON, KNOWN_AFTER_APPLY, Manifest, digest
@@ -71,13 +71,12 @@ def build(
     kind: Kind, name: str, *, namespace: str = "", marks: Marks = UNMARKED, **fields: JSON
 ) -> Manifest:
     """Return a manifest with `fields` at its top level."""
-    metadata: dict[str, JSON] = {"name": name}
-    if namespace:
-        metadata["namespace"] = namespace
-    if marks.labels:
-        metadata["labels"] = marks.labels
-    if marks.annotations:
-        metadata["annotations"] = marks.annotations
+    more: Manifest = {
+        "namespace": namespace,
+        "labels": marks.labels,
+        "annotations": marks.annotations,
+    }
+    metadata = {"name": name, **{key: value for key, value in more.items() if value}}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
 
 
@@ -94,9 +93,8 @@ def export_request(
     space: str, resource: GroupResource, *, parameters: Manifest, marks: Marks
 ) -> Manifest:
     """Return the request for an export. Neither field of its spec can be changed."""
-    spec: dict[str, JSON] = {"resources": [resource.wire]}
-    if parameters:
-        spec["parameters"] = parameters
+    given = {"parameters": parameters} if parameters else {}
+    spec: Manifest = {"resources": [resource.wire], **given}
     return build(
         api.API_SERVICE_EXPORT_REQUEST, resource.name, namespace=space, marks=marks, spec=spec
     )
@@ -125,10 +123,7 @@ def service_binding(
         resource.name,
         namespace=namespace,
         marks=marks,
-        spec={
-            "kubeconfigSecretRef": _secret_ref(secret),
-            "permissionClaims": list(claims),
-        },
+        spec={"kubeconfigSecretRef": _secret_ref(secret), "permissionClaims": list(claims)},
     )
 
 
@@ -335,10 +330,12 @@ _RULES: Final[Rules] = {
 def released(copy: Manifest, now: datetime) -> dict[str, JSON]:
     """Return the metadata of a merge patch after which a copy is released.
 
-    A cluster-scoped one is owned by its space, and would go with that.
+    A cluster-scoped one is owned by its space, would go with that, and is known by it.
     """
     notes: dict[str, JSON] = {keys.BOUND: None, keys.RELEASED: format_time(now)}
-    owners: list[JSON] = [*m.get_maps(copy, "metadata", "ownerReferences")]
-    is_inside = bool(m.namespace_of(copy))
-    kept = [one for one in owners if is_inside or m.get_text(one, "kind") != NAMESPACE.kind]
-    return {"annotations": notes, **({} if kept == owners else {"ownerReferences": kept})}
+    if m.namespace_of(copy):
+        return {"annotations": notes}
+    owners = m.get_maps(copy, "metadata", "ownerReferences")
+    kept: JSON = [one for one in owners if one.get("kind") != NAMESPACE.kind]
+    space = {keys.SPACE_UID: identity.space_of(copy)}
+    return {"annotations": {**notes, **space}, "ownerReferences": kept}

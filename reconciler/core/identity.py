@@ -8,8 +8,9 @@ from enum import Enum
 from typing import Final
 
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest, annotations_of, name_of, namespace_of, uid_of
-from reconciler.core.refs import Kind
+from reconciler.core import manifest as m
+from reconciler.core.manifest import Manifest, annotations_of, uid_of
+from reconciler.core.refs import NAMESPACE, Kind
 
 NONE: Final = "none"  # for the uid of an object that was made before uids were recorded
 
@@ -42,6 +43,13 @@ def recorded(marked: Manifest, key: str) -> str:
     return annotations_of(marked).get(key, "") or NONE
 
 
+def space_of(copy: Manifest) -> str:
+    """Return the uid of a cluster-scoped copy's space: as marked, else its owner's, else NONE."""
+    owners = m.get_maps(copy, "metadata", "ownerReferences")
+    uids = [m.get_text(one, "uid") for one in owners if one.get("kind") == NAMESPACE.kind]
+    return annotations_of(copy).get(keys.SPACE_UID) or [NONE, *uids][-1]
+
+
 def lives(owner: Manifest) -> frozenset[str]:
     """Return the uid of a space or AppClusterBinding, and the former ones that it was given."""
     given = annotations_of(owner).get(keys.CONFIRM_SPACE, "").split(",")
@@ -51,8 +59,8 @@ def lives(owner: Manifest) -> frozenset[str]:
 def confirmation(kind: Kind, owner: Manifest, former: str) -> str:
     """Return the line by which a person gives it what an earlier one of its name left."""
     given = ",".join(sorted({*lives(owner) - {uid_of(owner)}, former}))
-    where = f" -n {namespace_of(owner)}" if kind.namespaced else ""
+    where = f" -n {m.namespace_of(owner)}" if kind.namespaced else ""
     return (
-        f"`kubectl annotate{where} {kind.kind.lower()} {name_of(owner)}"
+        f"`kubectl annotate{where} {kind.kind.lower()} {m.name_of(owner)}"
         f" {keys.CONFIRM_SPACE}={given} --overwrite`"
     )

@@ -36,10 +36,9 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
         copy = await account.there.read()
         assert copy["metadata"]["name"] == f"{wide.space}-orders"
         assert labels_of(copy) == {NAME: "a"}
-        uid = uid_of(await account.here.read())
         assert annotations_of(copy) == {
             keys.BOUND: "true",
-            keys.CLAIM_UID: uid,
+            keys.CLAIM_UID: uid_of(await account.here.read()),
             keys.CLUSTER_NAMESPACE: wide.space,
             keys.SPACE_UID: (await owner(wide))["uid"],
         }
@@ -91,7 +90,11 @@ async def test_what_was_released_outlives_its_space(wide: Scene) -> None:
     async with story(wide, CLUSTER_WIDE) as account:
         await account.settle()
         space = await owner(wide)
+        notes = {keys.BOUND: "true", keys.CLUSTER_NAMESPACE: wide.space, keys.ORPHANED: "then"}
+        older = {"annotations": notes, "ownerReferences": [space]}  # copies had no uid of a space
         for owners in ([space], None):
+            if not owners:
+                await account.there.make("older", metadata=older)
             await wide.unbind()
             await until(lambda: is_released(account))
             if owners:
@@ -99,21 +102,25 @@ async def test_what_was_released_outlives_its_space(wide: Scene) -> None:
                 await until(lambda: equals(is_released(account), False))
             copy = await account.there.read()
             assert copy["metadata"].get("ownerReferences") == owners
+        await until(lambda: is_released(account, "older"))
         await remove(wide.plane, NAMESPACE, "", wide.space)
         await until(lambda: gone(wide.on_plane(NAMESPACE, wide.space, "")))
         await remove(wide.app, SECRET, BIND, wide.secret)
         for step in (wide.make_space, wide.request, wide.bind):
             await step()
+        await account.here.make("older")
         await until(lambda: event(wide, "orders", "NameTaken"))
+        await until(lambda: event(wide, "older", "NameTaken"))
         assert await account.there.read() == copy
+        assert annotations_of(await account.there.read("older"))[keys.SPACE_UID] == space["uid"]
         ref = Ref(wide.plane.name, NAMESPACE, "", wide.space)
         await losses.note(wide.plane, ref, keys.CONFIRM_SPACE, space["uid"])
         await until(lambda: equals(is_released(account), False), within=600)
         assert uid_of(await account.there.read()) == uid_of(copy)
 
 
-async def is_released(account: Story) -> bool:
-    return keys.RELEASED in await account.there.annotations()
+async def is_released(account: Story, name: str = "orders") -> bool:
+    return keys.RELEASED in await account.there.annotations(name)
 
 
 async def test_another_space_whose_name_begins_alike_is_left_alone(wide: Scene) -> None:
@@ -163,13 +170,10 @@ async def test_only_what_names_the_space_is_adopted(wide: Scene) -> None:
             "patch here marked",
             "patch there marked",
         ]
-        assert await account.there.annotations("marked") == {
-            keys.BOUND: "true",
-            keys.CLUSTER_NAMESPACE: wide.space,
-        }
-        assert (await account.there.read("marked"))["metadata"]["ownerReferences"] == [
-            await owner(wide)
-        ]
+        found = await account.there.annotations("marked")
+        assert found == {keys.BOUND: "true", **owned["annotations"]}
+        copy = await account.there.read("marked")
+        assert copy["metadata"]["ownerReferences"] == owned["ownerReferences"]
         for name in ("plain", "bound"):
             assert await account.here.gone(name)
             assert not await account.there.gone(name)

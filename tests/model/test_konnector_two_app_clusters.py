@@ -154,10 +154,11 @@ async def _left_alone(story: Story, name: str) -> AsyncIterator[None]:
 
 
 async def _each_has_what_is_born_in_its_space(first: Story, second: Story) -> None:
-    """In a service namespace the place says whose it is, elsewhere the annotation."""
+    """In a service namespace the place says whose it is, elsewhere annotations."""
     for name, owner in (("first-born", first), ("second-born", second)):
-        kind = owner.scene.offer.kind
-        await owner.there.make(name, metadata={} if kind.namespaced else _naming(owner.scene))
+        notes = annotations_of(await owner.there.read())
+        marks = {key: notes[key] for key in notes.keys() & {keys.CLUSTER_NAMESPACE, keys.SPACE_UID}}
+        await owner.there.make(name, metadata={"annotations": marks})
     for name, owner, other in (("first-born", first, second), ("second-born", second, first)):
         await until(partial(owner.here.read, name))
         await other.writes()

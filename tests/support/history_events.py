@@ -286,7 +286,8 @@ class Events(History):
         if self.chance.random() < 0.5:
             marks |= {keys.CLAIM_UID: _ANOTHER}
         if not self.scene.offer.kind.namespaced:
-            marks |= {keys.CLUSTER_NAMESPACE: self.scene.space}
+            space = await self.scene.on_plane(NAMESPACE, self.scene.space)
+            marks |= {keys.CLUSTER_NAMESPACE: self.scene.space, keys.SPACE_UID: uid_of(space or {})}
         await self.there.delete(name)
         await self.make(name, self.there, annotations=marks)
 
