@@ -115,7 +115,7 @@ def _read(found: JSON, path: str) -> Plan:
     try:
         return _reader().read(found)
     except typed_json.Mismatch as error:
-        raise ConfigError(error.problem, where=f"{path}: {error.pointer}") from None
+        raise _no_plan(f"{path}: {error.pointer}", f"it {error.problem}") from None
 
 
 @cache

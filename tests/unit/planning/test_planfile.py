@@ -134,6 +134,7 @@ REFUSED = {
     "no object": edited(changes=[7]),
     "a missing object": with_change(without="ref"),
     "an unknown action": with_change(action="destroy"),
+    "a verb of an older klutchctl": with_change(steps=[{"verb": "delete-copied"}]),
     "a key that acts": edited(sections={"\x1b[2J": 7}),
 }
 
