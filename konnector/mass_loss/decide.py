@@ -21,10 +21,8 @@ from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import Decision, Note, Patch, modification
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import SECRET, ObjectKey
-from reconciler.core.times import moment
+from reconciler.core.times import HONOURED, SKEW, is_confirmed, moment
 
-HONOURED: Final = timedelta(hours=1)  # a confirmation that is about a time, from that time on
-SKEW: Final = timedelta(minutes=1)  # so far that time may lie ahead of our clock
 _NAMED: Final = 10  # app namespaces in one command
 ALL: Final = "all"  # as a `confirm-recreate`
 SURE_AFTER: Final = timedelta(seconds=10)  # a backend has noted by then that the kind is going
@@ -156,10 +154,6 @@ def written_at(cluster_binding: Manifest, key: str) -> datetime | None:
         if field_set.holds(field_set.fields_of(entry), place)
     ]
     return max((one for one in times if one is not None), default=None)
-
-
-def is_confirmed(time: datetime | None, now: datetime) -> bool:
-    return time is not None and -SKEW <= now - time < HONOURED
 
 
 def changes_in(confirmations: Confirmations, now: datetime) -> timedelta | None:

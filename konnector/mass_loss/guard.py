@@ -12,7 +12,7 @@ from konnector.mass_loss.waves import EndingNamespaces
 from konnector.space import active
 from konnector.space.active import Standing
 from reconciler.api import CLUSTER_BINDING
-from reconciler.core import identity, keys, manifest, names
+from reconciler.core import identity, keys, manifest, names, times
 from reconciler.core.decision import Decision, writes_each
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
@@ -147,7 +147,7 @@ class Guardian:
 
     @property
     def mass_delete_confirmed(self) -> bool:
-        return decide.is_confirmed(self._confirmed.mass_delete, self.now())
+        return times.is_confirmed(self._confirmed.mass_delete, self.now())
 
     def recreates(self, resource: str) -> bool:
         """Return whether a person allowed that lost copies of a resource are made again."""

@@ -10,6 +10,8 @@ from typing import Final
 
 from reconciler.core.manifest import Manifest, get_text
 
+HONOURED: Final = timedelta(hours=1)  # a confirmation that is about a time, from that time on
+SKEW: Final = timedelta(minutes=1)  # so far that time may lie ahead of our clock
 _UNITS: Final = {
     "ns": 1,
     "us": 1_000,
@@ -132,6 +134,10 @@ def moment(text: str) -> datetime | None:
         return parse_time(text)
     except ValueError:
         return None
+
+
+def is_confirmed(time: datetime | None, now: datetime) -> bool:
+    return time is not None and -SKEW <= now - time < HONOURED
 
 
 def created(manifest: Manifest) -> datetime | None:

@@ -9,9 +9,11 @@ import pytest
 
 from bind.osb.dataservices import managed as kinds
 from bind.osb.decisions.credentials import OVERLAP
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, Manifest, get, uid_of
 from reconciler.core.refs import CRD, Ref
+from reconciler.core.times import format_time
 from tests.kit.osb import BrokerWires
 from tests.support import osb_catalogues, osb_compositions, osb_faults, removal
 from tests.support.clusters import LiveCluster
@@ -25,8 +27,6 @@ from tests.support.settled import settled
 URL = osb_compositions.URL
 INSTANCE, BINDING = kinds.SERVICE_INSTANCE, kinds.SERVICE_BINDING
 BACKUP, RESTORE = kinds.BACKUP, kinds.RESTORE
-
-
 BOTH = pytest.mark.parametrize("namespaced", [False, True], ids=["claims", "namespaced"])
 
 
@@ -88,8 +88,7 @@ async def test_four_objects_become_ready_and_go(
         used = await front.read(kinds.PROVIDER_CONFIG, osb_compositions.BROKER)
         assert get(used, "status", "users") == 2
         await front.end(RESTORE, BACKUP, INSTANCE, BINDING)
-    assert broker.inventory.is_empty
-    assert not manager.backups
+    assert (broker.inventory.is_empty, manager.backups) == (True, {})
     assert await front.credentials() == {}
 
 
@@ -234,17 +233,20 @@ async def test_what_goes_with_its_crd_waits_for_a_word(
     """A package of Crossplane that is removed takes the CRDs along."""
     async with front.program():
         await all_four(front)
+        confirm = partial(front.annotate, kinds.PROVIDER_CONFIG, keys.CONFIRM_MASS_DELETE)
         held = (RESTORE, BACKUP, BINDING, INSTANCE)
         package = (kinds.PROVIDER_CONFIG_USAGE, kinds.PROVIDER_CONFIG, *held)
         crds = [Ref(front.plane.name, CRD, "", kind.resource) for kind in package]
+        for name in (configs := (osb_compositions.BROKER, osb_compositions.BACKUP_MANAGER)):
+            await confirm("2026-01-01T00:00:00Z", name)
         for crd in crds:
             await removal.remove(front.plane.cluster, crd)
         for kind in held:
             await front.saying(kind, "Synced", "ReconcileError")
         await asyncio.sleep(900)
         assert (broker.count("unbind", "deprovision"), len(manager.backups)) == (0, 1)
-        for name in (osb_compositions.BROKER, osb_compositions.BACKUP_MANAGER):
-            await front.annotate(kinds.PROVIDER_CONFIG, keys.CONFIRM_MASS_DELETE, "now", name)
+        for name in configs:
+            await confirm(format_time(SystemClock().now()), name)
         for crd in crds:
             await front.absent(crd)
     assert (broker.inventory.is_empty, manager.backups) == (True, {})
@@ -270,8 +272,9 @@ async def test_a_stuck_broker_delays_no_other(front: Compositions, broker: Scrip
             for number in range(100):
                 asked: dict[str, JSON] = {"serviceName": "database", "planName": "small"}
                 asked |= {"organizationGuid": "o", "spaceGuid": "s"}
-                config: JSON = {"name": "other"}
-                await front.make(INSTANCE, asked, f"hanging-{number}", providerConfigRef=config)
+                await front.make(
+                    INSTANCE, asked, f"hanging-{number}", providerConfigRef={"name": "other"}
+                )
             await eventually(lambda: other.count("catalogue") > 1, within=7200)
             began = asyncio.get_running_loop().time()
             await front.instance()

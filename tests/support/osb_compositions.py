@@ -207,10 +207,8 @@ class Compositions:
         async def found() -> Any:
             live = await self.read(kind, name)
             held = get_maps(live or {}, "status", "conditions")
-            is_said = any(
-                (one.get("type"), one.get("reason")) == (condition, reason) for one in held
-            )
-            assert is_said, held
+            said = [(one.get("type"), one.get("reason")) for one in held]
+            assert (condition, reason) in said, held
             return live
 
         return await reached(found)

@@ -14,7 +14,7 @@ from reconciler.core import conditions, decision, keys, manifest
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Kind, ObjectKey
-from reconciler.core.times import format_time, moment
+from reconciler.core.times import format_time, is_confirmed, moment
 
 GROUP: Final = "dataservices.anynines.com"
 
@@ -38,8 +38,6 @@ WRITE_FAILED: Final = Cause(SYNCED, "", "ReconcileError")
 _ALL: Final = "*"
 _SOONEST: Final = timedelta(seconds=2)
 _LATEST: Final = timedelta(minutes=10)
-
-
 AVAILABLE: Final = Condition(READY, "True", reason="Available")
 CREATING: Final = Condition(READY, "False", reason="Creating")
 DELETING: Final = Condition(READY, "False", reason="Deleting")
@@ -231,9 +229,10 @@ def framed(seen: Seen) -> decision.Decision | None:
         return seen.failed(
             f"{name} is missing: make it{_ORPHAN if seen.is_deleting else ''}", again=None
         )
-    if seen.kind_goes and keys.CONFIRM_MASS_DELETE not in manifest.annotations_of(seen.config):
-        advice = f"to delete all: annotate {name} with {keys.CONFIRM_MASS_DELETE}"
-        message = f"CRD {seen.kind.resource} is being deleted; {advice}"
+    word = manifest.annotations_of(seen.config).get(keys.CONFIRM_MASS_DELETE, "")
+    if seen.kind_goes and not is_confirmed(moment(word), seen.now):
+        advice = f'annotate {name} with {keys.CONFIRM_MASS_DELETE}="$(date -u +%FT%TZ)", for an hour'
+        message = f"CRD {seen.kind.resource} is being deleted; to delete all: {advice}"
         return seen.failed(message, DELETING, again=seen.pause())
     if not seen.is_deleting and (step := _usage(seen)):
         return replace(decision.writes(step, failure=WRITE_FAILED), again=_SOONEST, sums_up=False)

@@ -44,8 +44,7 @@ def next_step(seen: Seen) -> Step:
         return _leaving(seen)
     if (patch := held(seen.cluster, PROVIDER_CONFIG, seen.live, keys.IN_USE)) is not None:
         return writes(patch)
-    left = _left(seen)
-    if left > timedelta():
+    if (left := _left(seen)) > timedelta():
         return Decision(fields={"users": seen.users}, again=left)
     return HttpRequest("HEAD", seen.endpoint or _ENDPOINT)
 

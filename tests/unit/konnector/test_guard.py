@@ -15,7 +15,7 @@ from reconciler.core import conditions, keys
 from reconciler.core.decision import Patch, status_patch
 from reconciler.core.manifest import get_list, ref_of
 from reconciler.core.refs import NAMESPACE, SECRET, ObjectKey
-from reconciler.core.times import format_time
+from reconciler.core.times import format_time, is_confirmed
 from tests.support.space_objects import (
     CONTROL_PLANE,
     NOW,
@@ -117,7 +117,7 @@ TIMES = {
 
 @pytest.mark.parametrize(("time", "holds", "again"), TIMES.values(), ids=TIMES.keys())
 def test_how_long_a_confirmation_holds(time, holds, again):
-    assert mass_loss_decide.is_confirmed(time, NOW) is holds
+    assert is_confirmed(time, NOW) is holds
     assert mass_loss_decide.changes_in(Confirmations(mass_delete=time), NOW) == again
     recreate = Recreation(frozenset({ALL}), time)
     assert mass_loss_decide.changes_in(Confirmations(recreate=recreate), NOW) == again
