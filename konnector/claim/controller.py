@@ -155,8 +155,8 @@ class Claims(PairedSync):
         claim = self.here.get(*place)
         copy_place = self._copy_place(place)
         copy = there.get(*copy_place)
-        taken = copy is not None and not self.pair.is_copy_of(copy, place)
-        copy = None if taken else copy
+        is_ours = copy is None or self.pair.is_copy_of(copy, place)
+        copy, taken = (copy, "") if is_ours else (None, self.pair.way_out(copy or {}))
         return Seen(
             place,
             copy_place,
@@ -235,7 +235,7 @@ class Claims(PairedSync):
             held = self._creates_held(seen.place, seen.claim, None) or mass_loss_decide.NOT_YET
             return replace(seen, copy=None, creates_held=held)
         if not self.pair.is_copy_of(copy, seen.place):
-            return replace(seen, copy=None, taken=True)
+            return replace(seen, copy=None, taken=self.pair.way_out(copy))
         return replace(seen, copy=copy, copy_whole=True)
 
     async def _is_there(self, seen: Seen) -> bool:

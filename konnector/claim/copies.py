@@ -92,13 +92,8 @@ class Pair:
     @property
     def owners(self) -> list[JSON]:
         """The owner of a cluster-scoped copy: the space."""
-        owner: dict[str, JSON] = {
-            "apiVersion": NAMESPACE.api_version,
-            "kind": NAMESPACE.kind,
-            "name": self.space,
-            "uid": self.space_uid,
-        }
-        return [] if self.kind.namespaced else [owner]
+        kind = {"apiVersion": NAMESPACE.api_version, "kind": NAMESPACE.kind}
+        return [] if self.kind.namespaced else [{**kind, "name": self.space, "uid": self.space_uid}]
 
     def prefixed(self, name: str) -> ObjectKey:
         """Return where the copy of a cluster-scoped claim is."""
@@ -134,6 +129,20 @@ class Pair:
             return None
         name = names.claim_name(self.space, manifest.identity_of(copy)[1])
         return None if name is None else ObjectKey("", name)
+
+    def way_out(self, other: Manifest) -> str:
+        """Return what a person may do about another object that has the name of a copy."""
+        former, notes = identity.space_of(other), manifest.annotations_of(other)
+        is_ours = self.kind.namespaced or former in {self.space_uid, *self.lives}
+        if is_ours or notes.get(keys.CLUSTER_NAMESPACE) != self.space:
+            return "Give this claim another name, or ask the provider to remove that object"
+        given: Manifest = {keys.CONFIRM_SPACE: ",".join(self.lives)}
+        space: Manifest = {"name": self.space, "uid": self.space_uid, "annotations": given}
+        return (
+            f"It is of an earlier space {self.space}, and may hold its data. Give this claim"
+            " another name, or ask the provider to give all that that space had to this one:"
+            f" {identity.confirmation(NAMESPACE, {'metadata': space}, former)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +204,9 @@ def travelling_labels(live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str
 
 def travelling_annotations(live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str]:
     """Return the annotations that go to the other side."""
-    notes = manifest.annotations_of(live)
     return {
         key: value
-        for key, value in notes.items()
+        for key, value in manifest.annotations_of(live).items()
         if travels(key, more) and (key not in _WISHES or len(value) <= _LONGEST_WISH)
     }
 
@@ -245,8 +253,7 @@ def trimmed_claim(live: Manifest) -> Manifest:
 
     Such an instance was brought from the control plane (D.4); no developer has touched it since.
     """
-    entries = field_set.entries_of(live)
-    whole = (entry for entry in entries if not entry.get("subresource"))
+    whole = (entry for entry in field_set.entries_of(live) if not entry.get("subresource"))
     writers = {manifest.get_text(entry, "manager") for entry in whole}
     if writers and writers <= set(WRITERS):
         return manifest.put(live, [{"manager": name} for name in sorted(writers)], *_MANAGED_FIELDS)

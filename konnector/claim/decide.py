@@ -51,10 +51,10 @@ class Seen:
     the copy of a claim that is being deleted is kept, and one that was lost is not made again.
     `terms`: on which an orphan goes at the time `now`. `settled`: the last apply of the same claim
     changed nothing in the same copy. `taken`: there is no copy, because an object that is not of
-    this space has its name. `homeless`: the app namespace is not there, or on its way out.
-    `stamped`: each copy of this app namespace has its claim's uid. `stamps_in`: when this one may
-    get it without another reason to write, None: it has it. `copied`: the claim's marks are those
-    of another claim, which lives. `withdrawn`: the kind is going, so that no copy is made at all.
+    this space has its name; it is what a person may do then. `homeless`: the app namespace is not
+    there, or ends. `stamped`: each copy of this app namespace has its claim's uid. `stamps_in`:
+    when this one may get it without another reason, None: it has it. `copied`: the claim's marks
+    are those of another claim, which lives. `withdrawn`: the kind is going: no copy is made at all.
     `left`: fields that the provider takes away each time, so that they are its own.
     `few`: so many deletions at once are never too many.
     `same_namespace`: the API server says that the app namespace is the one that was mapped.
@@ -71,7 +71,7 @@ class Seen:
     deletes_held: str = ""
     creates_held: str = ""
     settled: bool = False
-    taken: bool = False
+    taken: str = ""
     homeless: bool = False
     stamped: bool = False
     stamps_in: timedelta | None = None
@@ -240,11 +240,8 @@ _READOPTED: Final = Note(
 
 
 def _taken(seen: Seen) -> Note:
-    where = "/".join(filter(None, seen.copy_place))
-    message = (
-        f"The control plane has an object {where} that was not made for this space, and stays as"
-        " it is. Give this claim another name, or ask the provider to remove that object"
-    )
+    found = f"The control plane has an object {'/'.join(filter(None, seen.copy_place))} that was"
+    message = f"{found} not made for this space, and stays as it is. {seen.taken}"
     return Note(NAME_TAKEN, message, "Warning")
 
 
@@ -326,10 +323,9 @@ def _before_apply(pair: Pair, copy: Manifest, wanted: Manifest) -> Sequence[Mani
     writer, *others = WRITERS
     taken_over = field_set.created_to_applied(copy, manager=writer, from_managers=others) or []
     ours, theirs = field_set.owned(copy, *WRITERS), field_set.owned_by_others(copy, *WRITERS)
-    if taken_over:
-        created = field_set.owned(copy, *WRITERS, operation="Update")
-        if not _holds_unstated(pair, copy, created, wanted):
-            taken_over = []
+    created = field_set.owned(copy, *WRITERS, operation="Update")
+    if taken_over and not _holds_unstated(pair, copy, created, wanted):
+        taken_over = []
     removed = server_side_apply.removals(copy, wanted, ours=ours, others=theirs)
     if removed and not taken_over:
         taken_over = [decision.unchanged(copy)]
@@ -392,5 +388,4 @@ def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> tuple[Step,
 
 def _decision(*tasks: tuple[Step, ...]) -> Decision:
     """Return a decision of these tasks, none of which waits for another."""
-    found = tuple(decision.Task(steps) for steps in tasks if steps)
-    return Decision(tasks=found) if found else NOTHING
+    return Decision(tasks=tuple(decision.Task(steps) for steps in tasks if steps))

@@ -139,11 +139,10 @@ def app_cluster_binding(
 
     `secret` (namespace, name) holds the app cluster's kubeconfig and cannot be changed later.
     """
-    namespace, name = place
     return build(
         api.APP_CLUSTER_BINDING,
-        name,
-        namespace=namespace,
+        place[1],
+        namespace=place[0],
         marks=marks,
         spec={
             "kubeconfigSecretRef": _secret_ref(secret),
@@ -154,8 +153,7 @@ def app_cluster_binding(
 
 
 def _secret_ref(secret: tuple[str, str]) -> Manifest:
-    namespace, name = secret
-    return {"namespace": namespace, "name": name, "key": names.KUBECONFIG}
+    return {"namespace": secret[0], "name": secret[1], "key": names.KUBECONFIG}
 
 
 _ENTRY: Final = "default"  # the one name of cluster, user and context
@@ -172,25 +170,23 @@ def service_account(namespace: str, name: str, *, marks: Marks) -> Manifest:
 
 def token_secret(namespace: str, account: str, *, marks: Marks) -> Manifest:
     """Return the Secret, named like the account, that a controller fills with its token."""
-    annotations = {**marks.annotations, keys.SERVICE_ACCOUNT_NAME: account}
     return build(
         SECRET,
         account,
         namespace=namespace,
-        marks=Marks(marks.labels, annotations),
+        marks=Marks(marks.labels, {**marks.annotations, keys.SERVICE_ACCOUNT_NAME: account}),
         type="kubernetes.io/service-account-token",
     )
 
 
 def cluster_binding(space: str, *, kubeconfig_name: str, spec: Manifest, marks: Marks) -> Manifest:
     """Return the ClusterBinding of a space. The Secret that it names cannot be changed later."""
-    secret = {"name": kubeconfig_name, "key": names.KUBECONFIG}
     return build(
         api.CLUSTER_BINDING,
         names.CLUSTER_BINDING,
         namespace=space,
         marks=marks,
-        spec={**spec, "kubeconfigSecretRef": secret},
+        spec={**spec, "kubeconfigSecretRef": {"name": kubeconfig_name, "key": names.KUBECONFIG}},
     )
 
 

@@ -110,7 +110,9 @@ async def test_what_was_released_outlives_its_space(wide: Scene) -> None:
             await step()
         await account.here.make("older")
         await until(lambda: event(wide, "orders", "NameTaken"))
-        await until(lambda: event(wide, "older", "NameTaken"))
+        taken = await until(lambda: event(wide, "older", "NameTaken"))
+        line = f"kubectl annotate namespace {wide.space} {keys.CONFIRM_SPACE}={space['uid']} "
+        assert line in taken["note"]
         assert await account.there.read() == copy
         assert annotations_of(await account.there.read("older"))[keys.SPACE_UID] == space["uid"]
         ref = Ref(wide.plane.name, NAMESPACE, "", wide.space)
@@ -140,8 +142,9 @@ async def test_another_space_whose_name_begins_alike_is_left_alone(wide: Scene) 
         assert await account.here.gone("2-bar")
 
         await account.here.make("2-foo", spec={"size": "9Gi"})
-        taken = await until(lambda: event(wide, "2-foo", "NameTaken"))
-        assert f"{wide.space}-2-foo" in taken["note"]
+        note = (await until(lambda: event(wide, "2-foo", "NameTaken")))["note"]
+        assert f"{wide.space}-2-foo" in note
+        assert keys.CONFIRM_SPACE not in note
         assert "2-foo" in await until(lambda: refusal(wide))
         assert await account.there.spec("2-foo") == {"size": "1Gi"}
         assert await account.writes() == ["patch/status here 2-foo"]

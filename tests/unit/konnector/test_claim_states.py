@@ -12,7 +12,7 @@ ROWS = {
     "a cluster refuses what it says": (seen(claim(), copy()), True, "refused"),
     "a cluster refuses its copy": (seen(claim({}), None), True, "refused"),
     "its copy was lost with others": (seen(claim(), None, creates_held="why"), False, "held"),
-    "its name is taken": (seen(claim({}), None, taken=True), True, "held"),
+    "its name is taken": (seen(claim({}), None, taken="x"), True, "held"),
     "it goes": (seen(leaving(claim()), copy()), False, "deleting"),
     "it may not go": (seen(leaving(claim()), copy(), deletes_held="why"), False, "held"),
     "it is not there, an orphan may be": (seen(None, copy()), False, None),

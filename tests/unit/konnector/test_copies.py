@@ -14,7 +14,6 @@ from reconciler.core.refs import Kind, ObjectKey
 KIND = Kind("shop.example", "v1", "Database", "databases")
 STAYS = [
     "klutch.anynines.com/bound",
-    "klutch.anynines.com/resource-owner",
     "klutchctl.dev/released",
     "kubectl.kubernetes.io/last-applied-configuration",
     "argocd.argoproj.io/tracking-id",
@@ -33,7 +32,6 @@ ORDERS = [
     "team",
     "note.example/owner",
     "crossplane.io/external-name",
-    "crossplane.io/paused",
     "reflector.v1.k8s.emberstack.com/reflection-auto-enabled",
     "servicebinding.io",
 ]
@@ -145,9 +143,8 @@ def test_moved():
 
 
 def test_moved_to_no_namespace_and_without_labels():
-    bare = {"metadata": {"name": "a"}}
     made = {"name": "b", "annotations": {}}
-    found = copies.moved(bare, KIND, ObjectKey("", "b"), {})
+    found = copies.moved({"metadata": {"name": "a"}}, KIND, ObjectKey("", "b"), {})
     assert found == {"apiVersion": "shop.example/v1", "kind": "Database", "metadata": made}
 
 

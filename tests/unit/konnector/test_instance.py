@@ -234,12 +234,12 @@ def test_nothing_is_adopted_into_a_namespace_that_is_not_there():
 
 
 def test_a_name_that_somebody_else_has_is_reported_and_left_alone():
-    found = look(claim({}), None, taken=True)
+    found = look(claim({}), None, taken="Ask.")
     assert isinstance(found, Decision)
     assert found.tasks == ()
     assert [note.reason for note in found.notes] == [NAME_TAKEN]
     assert "cluster-a1-dev/orders" in found.notes[0].message
-    assert reported(look(leaving(claim(), SYNCER), None, taken=True)) == ["let the claim go"]
+    assert reported(look(leaving(claim(), SYNCER), None, taken="x")) == ["let the claim go"]
 
 
 def one_step(found: Any) -> Any:

@@ -185,7 +185,7 @@ def looks(draw) -> Any:
         deletes_held=draw(guards),
         creates_held=draw(guards),
         settled=draw(st.booleans()),
-        taken=copy is None and draw(st.booleans()),
+        taken="x" if copy is None and draw(st.booleans()) else "",
     )
 
 
