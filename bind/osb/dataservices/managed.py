@@ -231,8 +231,8 @@ def framed(seen: Seen) -> decision.Decision | None:
         )
     word = manifest.annotations_of(seen.config).get(keys.CONFIRM_MASS_DELETE, "")
     if seen.kind_goes and not is_confirmed(moment(word), seen.now):
-        advice = f'annotate {name} with {keys.CONFIRM_MASS_DELETE}="$(date -u +%FT%TZ)", for an hour'
-        message = f"CRD {seen.kind.resource} is being deleted; to delete all: {advice}"
+        do = f'annotate {name} with {keys.CONFIRM_MASS_DELETE}="$(date -u +%FT%TZ)"'
+        message = f"CRD {seen.kind.resource} is being deleted; to delete all within an hour: {do}"
         return seen.failed(message, DELETING, again=seen.pause())
     if not seen.is_deleting and (step := _usage(seen)):
         return replace(decision.writes(step, failure=WRITE_FAILED), again=_SOONEST, sums_up=False)
