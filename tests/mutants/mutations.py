@@ -578,7 +578,7 @@ PLANNING: Final = (
     ),
     _guard(
         "empty-fleet",
-        r"not extent\.wanted and not guards\.allow_empty",
+        r"not fleet\.units and not guards\.allow_empty",
         "a fleet that became empty prunes everything",
         _PLANNING,
     ),
