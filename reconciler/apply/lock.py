@@ -54,10 +54,13 @@ class Lock:
     async def held(self, fence: WriteFence, *, break_it: bool) -> AsyncIterator[None]:
         """Hold the lease for the length of the block; where it is lost, the fence closes.
 
+        Two documents may name one control plane: a lease in this run's name is not taken again.
         Raises Locked, and the ClusterErrors of the writer.
         """
         try:
-            await self._take(break_it=break_it)
+            if not await self._take(break_it=break_it):
+                yield
+                return
             renewing = asyncio.create_task(self._keep(fence))
             try:
                 with fence.checking(lambda: self._lease.loss):
@@ -72,24 +75,25 @@ class Lock:
         await self._lease.keep()
         fence.lose_lock(self._lease.loss)
 
-    async def _take(self, *, break_it: bool) -> None:
+    async def _take(self, *, break_it: bool) -> bool:
         for pause in RETRY_PAUSES:
             try:
-                await self._try_to_take(break_it=break_it)
+                return await self._try_to_take(break_it=break_it)
             except Unreachable as error:
                 self._in_doubt |= error.outcome_unknown
                 await asyncio.sleep(pause)
-            else:
-                return
-        await self._try_to_take(break_it=break_it)
+        return await self._try_to_take(break_it=break_it)
 
-    async def _try_to_take(self, *, break_it: bool) -> None:
+    async def _try_to_take(self, *, break_it: bool) -> bool:
+        """Return whether it is taken now; False: this run has it already."""
         live = await self._lease.look()
         if live is None:
             await self._make()
-            return
+            return True
         holder = holder_of(live)
-        if self._in_doubt and holder == self._holder:
+        if holder == self._holder:
+            if not self._in_doubt:
+                return False
             holder = ""
         if holder and not break_it:
             live = await self._abandoned(live)
@@ -99,6 +103,7 @@ class Lock:
             raise await self._locked() from error
         if holder and break_it:
             await self._record_takeover(live, holder)
+        return True
 
     async def _make(self) -> None:
         namespace = Ref(self._cluster.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)

@@ -19,9 +19,6 @@ from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core.errors import KlutchError, Locked
 from reconciler.core.live import Live, Unavailable
-from reconciler.core.manifest import uid_of
-from reconciler.core.names import KUBE_SYSTEM
-from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, Unit, UnitKey
 from reconciler.health import board
@@ -107,22 +104,15 @@ class _Run:
         """
         sections, options = self.approved.sections, self.options
         planes, failed = sorted({sections[name] for name in names}), dict[str, str]()
-        held = set[str]()
         for plane in planes:
             try:
                 reached = await self.clusters.control_plane(plane)
-                system = Ref(reached.cluster.name, NAMESPACE, "", KUBE_SYSTEM)
-                # Two documents may name one control plane.
-                uid = uid_of(await reached.cluster.get(system) or {}) if len(planes) > 1 else ""
-                if uid in held:
-                    continue
                 holder, now = options.holder, options.now
                 lock = Lock(
                     reached.cluster, self.fleet.name, holder=holder, now=now, again=reached.again
                 )
-                taken = lock.held(self.fence, break_it=options.break_lock)
-                await locks.enter_async_context(taken)
-                held |= {uid} - {""}
+                held = lock.held(self.fence, break_it=options.break_lock)
+                await locks.enter_async_context(held)
             except Locked:
                 raise
             except KlutchError as error:
