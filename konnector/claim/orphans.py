@@ -21,7 +21,7 @@ from reconciler.core.manifest import JSON, Manifest, annotations_of
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.core.times import format_time, moment
 
-_WITHOUT_ORIGIN: Final = (keys.ORPHANED, keys.ORPHANED_UNDER, keys.RELEASED)
+_WITHOUT_ORIGIN: Final = (keys.ORPHANED, keys.ORPHANED_UNDER, keys.RELEASED, keys.DELETION_HELD)
 _SHOWN: Final = 3  # names in one sentence
 _SECOND: Final = timedelta(seconds=1)
 
@@ -80,7 +80,7 @@ def mark(
 
 
 def unmarks(copy: Manifest) -> dict[str, JSON]:
-    """Return the annotations of a merge patch after which a copy is no orphan, nor released."""
+    """Return the annotations of a merge patch after which a copy has an origin that lives."""
     return {key: None for key in _WITHOUT_ORIGIN if key in annotations_of(copy)}
 
 

@@ -50,13 +50,12 @@ async def follows(informer, cluster, namespace):
 
 
 async def grant(cluster, namespace):
-    metadata = {"name": ROBOT, "namespace": namespace}
     role = {"apiGroup": ROLE.group, "kind": "Role", "name": ROBOT}
     subject = {"kind": "ServiceAccount", "name": ROBOT, "namespace": namespace}
     manifest = {
         "apiVersion": ROLE_BINDING.api_version,
         "kind": "RoleBinding",
-        "metadata": metadata,
+        "metadata": {"name": ROBOT, "namespace": namespace},
         "roleRef": role,
         "subjects": [subject],
     }

@@ -108,6 +108,9 @@ TABLE: dict[str, tuple[Any, Any, Any]] = {
     "an orphan whose claim came back": (
         claim(), copy({"annotations": {BOUND: "true", ORPHANED: GONE}}), ["mark copy"],
     ),
+    "a held deletion of a claim that a restore brought back": (
+        claim(), copy({"annotations": {BOUND: "true", keys.DELETION_HELD: "u/5"}}), ["mark copy"],
+    ),
     "an orphan is kept": (None, copy({"annotations": {BOUND: "true", ORPHANED: GONE}}), []),
     "the original marks no copy that it adopted": (
         leaving(claim(), SYNCER), copy(UNMARKED), ["delete copy"],
