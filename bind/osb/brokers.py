@@ -62,7 +62,7 @@ class Brokers(BrokerConnections):
             self.read_soon(name)
 
     async def reconcile(self, name: str) -> timedelta | None:
-        """Connect, read the catalogue when that is due, and say how it is.
+        """Connect, read the catalogue when that is due, and write the status.
 
         Raises ClusterErrors and Stopped.
         """

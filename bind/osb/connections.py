@@ -39,7 +39,7 @@ UNREAD: Final = "it was not read yet"  # nobody has tried to connect
 
 @dataclass(slots=True)
 class Connection:
-    """The way to one broker, and what is known of it. Made anew where its address changes.
+    """A connection to one broker, with its catalogue. Made anew where its address changes.
 
     `look` has its reconciler look at it; `reads`: somebody needs its catalogue.
     """
@@ -81,7 +81,7 @@ class Connection:
     async def call(
         self, call: Call, space: str, identity: OriginatingIdentity | None
     ) -> Outcome | None:
-        """Return what a call came to; None where there is no way to the broker any more."""
+        """Return the outcome of a call; None where the broker is not connected any more."""
         client = self.client
         if client is None:
             return None
@@ -104,10 +104,10 @@ class Connection:
 
 
 class BrokerConnections(ABC):
-    """The connections of objects that say where brokers are, by name.
+    """The connections of objects with the address of a broker, by name.
 
-    `opened` is called with the name of a broker whose instances are to be looked at: its catalogue
-    or its address is another, or it takes calls again.
+    `opened` has the instances of a broker reconciled, by its name: its catalogue or its address is
+    another, or it takes calls again.
     """
 
     reads: ClassVar[bool] = True  # also a catalogue that nobody has wanted yet
@@ -234,7 +234,7 @@ class BrokerConnections(ABC):
         return asked_at is None or self._now() - asked_at >= _every(connection).total_seconds()
 
     async def _read(self, connection: Connection) -> None:
-        """Read the catalogue, and look at all instances where that may change what follows."""
+        """Read the catalogue, and have all instances reconciled after a change."""
         assert connection.client is not None
         before = connection.catalogue.latest, connection.closed
         wanted, connection.is_wanted = connection.is_wanted, False
@@ -264,7 +264,7 @@ def _every(connection: Connection) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call and what it came to; None: it was not sent, because its broker takes no calls now."""
+    """A call and its outcome; None: it was not sent, because its broker takes no calls now."""
 
     ask: Any
     outcome: Any
@@ -292,7 +292,7 @@ class Calls(Generic[K]):
         return self._answers.get(key)
 
     def forget(self, key: K) -> None:
-        """Drop an answer: what follows from it was executed."""
+        """Drop an answer: its consequence was executed."""
         self._answers.pop(key, None)
 
     def send(
@@ -328,5 +328,5 @@ class Calls(Generic[K]):
                 task.cancel()
 
     def stop(self) -> None:
-        """Give up what is on its way: its record says that the outcome is not known."""
+        """Give up the calls on their way: their records state an unknown outcome."""
         self._stop.set()

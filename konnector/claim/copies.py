@@ -131,7 +131,7 @@ class Pair:
         return None if name is None else ObjectKey("", name)
 
     def way_out(self, other: Manifest) -> str:
-        """Return what a person may do about another object that has the name of a copy."""
+        """Return the next step of a person about another object with the name of a copy."""
         former, notes = identity.space_of(other), manifest.annotations_of(other)
         is_ours = self.kind.namespaced or former in {self.space_uid, *self.lives}
         if is_ours or notes.get(keys.CLUSTER_NAMESPACE) != self.space:
@@ -140,7 +140,7 @@ class Pair:
         space: Manifest = {"name": self.space, "uid": self.space_uid, "annotations": given}
         return (
             f"It is of an earlier space {self.space}, and may hold its data. Give this claim"
-            " another name, or ask the provider to give all that that space had to this one:"
+            " another name, or ask the provider to give the data of that space to this one:"
             f" {identity.confirmation(NAMESPACE, {'metadata': space}, former)}"
         )
 

@@ -51,7 +51,7 @@ class Seen:
     the copy of a claim that is being deleted is kept, and one that was lost is not made again.
     `terms`: on which an orphan goes at the time `now`. `settled`: the last apply of the same claim
     changed nothing in the same copy. `taken`: there is no copy, because an object that is not of
-    this space has its name; it is what a person may do then. `homeless`: the app namespace is not
+    this space has its name; it is a person's next step. `homeless`: the app namespace is not
     there, or ends. `stamped`: each copy of this app namespace has its claim's uid. `stamps_in`:
     when this one may get it without another reason, None: it has it. `copied`: the claim's marks
     are those of another claim, which lives. `withdrawn`: the kind is going: no copy is made at all.

@@ -27,7 +27,7 @@ def _number(said: str, otherwise: int) -> int:
 
 
 def hold(kind: Kind, copy: Manifest, claim: Manifest, few: int) -> Patch | None:
-    """Return what has each process know that a deletion is held; None where they do."""
+    """Return the mark of a held deletion, for later processes; None where it is there."""
     if was_held(copy, claim, few):
         return None
     notes: Manifest = {keys.DELETION_HELD: f"{manifest.uid_of(claim)}/{few}"}

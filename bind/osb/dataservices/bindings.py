@@ -155,7 +155,7 @@ def _claim(seen: Seen, kept: Kept) -> Manifest:
 
 
 def _secret(seen: Seen, records: tuple[Record, ...]) -> HeldSecret | None:
-    """Return the Secret; where none is wanted, what was given counts as kept."""
+    """Return the Secret; where none is wanted, given credentials count as kept."""
     current, live = look_of.numbers_of(records, look_of.Numbers).current, seen.secret
     if connection.place(seen.live) is None:
         return HeldSecret(None if current is None or seen.is_deleting else _unwritten(current.id))

@@ -126,7 +126,7 @@ class ProviderConfigs(BrokerConnections):
         self._users: list[Callable[[str], None]] = []
 
     def follow(self, user: Callable[[str], None]) -> None:
-        """Call this with the name of a ProviderConfig whose objects are to be looked at."""
+        """Call this with the name of a ProviderConfig to have its objects reconciled."""
         self._users.append(user)
 
     def _open(self, name: str) -> None:
@@ -145,7 +145,7 @@ class ProviderConfigs(BrokerConnections):
         return found if found and found.fault != UNREAD and found.spec == _spec(config) else None
 
     async def reconcile(self, name: str) -> timedelta | None:
-        """Connect, read the catalogue when that is due, and say how it is.
+        """Connect, read the catalogue when that is due, and write the status.
 
         Raises ClusterErrors and Stopped.
         """
@@ -199,7 +199,7 @@ class ProviderConfigs(BrokerConnections):
 
 
 def _spec(config: Manifest) -> BrokerSpec:
-    """Return what a ProviderConfig says of a broker, or of a backup manager."""
+    """Return the broker of a ProviderConfig, or its backup manager."""
     name = manifest.name_of(config)
     return BrokerSpec(
         name,

@@ -191,7 +191,7 @@ def request(seen: Seen, purpose: Purpose) -> HttpRequest:
 
 
 def next_step(seen: Seen) -> Step:
-    """Return what is asked next, or what follows without: an answer is rested on for a while."""
+    """Return the next question, or the decision without one: an answer counts for a while."""
     step = _next(seen)
     is_due = isinstance(step, Decision) or not seen.rest
     return step if is_due else Decision(again=seen.rest, sums_up=False)

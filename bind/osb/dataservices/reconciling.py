@@ -1,7 +1,7 @@
 """Reconciles managed resources: look, decide, execute, call.
 
-A call goes on while no worker waits for it; its instance is nobody else's turn until what follows
-from the answer was executed. Answers are remembered in memory only, so a new process asks again.
+A call goes on while no worker waits for it. No other object of its instance has a turn until the
+consequence of the answer was executed. Answers are in memory only, so a new process asks again.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class Common:
     turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def turn(self, instance: str) -> asyncio.Lock:
-        """Return what only one holds who changes an instance; its bindings change it too."""
+        """Return the lock of an instance, for one writer; its bindings change it too."""
         return self.turns.setdefault(instance, asyncio.Lock())
 
 
@@ -169,27 +169,27 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         return self.remembered.get(_key(live), self.nothing)
 
     def served(self, server: Connection) -> dict[str, Any] | None:
-        """Return what a decision takes of the server, None until enough is known of it."""
+        """Return the facts about a server for a decision, None until enough is known."""
         return {"trouble": server.fault}
 
     @abstractmethod
     async def seen(self, live: Manifest, facts: dict[str, Any]) -> V:
-        """Return what a decision about an object is made on: these `facts`, and more."""
+        """Return the input of a decision about an object: these `facts`, and more."""
 
     @abstractmethod
     def turn(self, view: V) -> Turn:
-        """Return what follows from the present state."""
+        """Decide from the present state."""
 
     @abstractmethod
     def answered(self, view: V, ask: Any, outcome: Any) -> Turn:
-        """Return what follows from the answer to a call."""
+        """Decide from the answer to a call."""
 
     @abstractmethod
     async def call(self, server: Connection, view: V, ask: Any) -> object:
-        """Return what a call came to."""
+        """Make a call, and return its outcome."""
 
     async def decided(self, view: V) -> Decision:
-        """Return what follows, and send the call that is due."""
+        """Decide, and send the call that is due."""
         key, configs = _key(view.live), self._common.configs
         server = None if view.config is None else configs.known(view.config)
         answer = self.calls.answer(key)
@@ -209,7 +209,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
 
 
 class _AtBroker(ManagedReconciler[S]):
-    """The reconciler of what a broker has."""
+    """The reconciler of instances and bindings at a broker."""
 
     store: Store[S]
     nothing = Kept()
@@ -269,7 +269,7 @@ class ServiceBindings(_AtBroker[connection.Seen]):
     store = bindings.BINDINGS
 
     async def seen(self, live: Manifest, facts: dict[str, Any]) -> connection.Seen:
-        """Return what a decision about a binding is made on. Raises ClusterErrors."""
+        """Return the input of a decision about a binding. Raises ClusterErrors."""
         cluster, where = self._common.informers.cluster, connection.place(live)
         instance, lookup = self.source(live)
         seen = connection.Seen(live=live, instance=instance, lookup=lookup, **facts)
@@ -296,7 +296,7 @@ class Jobs(ManagedReconciler[jobs.Seen]):
         return self._turn(view, jobs.next_step(view))
 
     def answered(self, view: jobs.Seen, ask: Any, outcome: Any) -> Turn:
-        """Return what follows; nothing more is asked for so long, unless a user's wish changes."""
+        """Decide; no more is asked for the time of the answer, unless a user's wish changes."""
         step = jobs.answered(view, ask, outcome)
         again = step.again if isinstance(step, Decision) else None
         until = None if again is None else view.now + again

@@ -91,11 +91,11 @@ class Store(ABC, Generic[S]):
 
     @abstractmethod
     def look(self, seen: S, kept: Kept) -> Next:
-        """Return what follows from the present state."""
+        """Decide from the present state."""
 
     @abstractmethod
     def answer(self, seen: S, kept: Kept, ask: Ask, outcome: Outcome) -> Next:
-        """Return what follows from the answer to a call."""
+        """Decide from the answer to a call."""
 
     @abstractmethod
     def call(self, seen: S, call: Call) -> Call:
@@ -106,7 +106,7 @@ class Store(ABC, Generic[S]):
         return {}
 
     def turn(self, seen: S, kept: Kept) -> Turn:
-        """Return what follows from the present state."""
+        """Decide from the present state."""
         framed = managed.framed(seen) or self.hindrance(seen)
         if framed is not None:
             return Turn(kept, framed)
@@ -142,7 +142,7 @@ class Store(ABC, Generic[S]):
         )
 
     def answered(self, seen: S, kept: Kept, ask: Ask, outcome: Outcome) -> Turn:
-        """Return what follows from the answer to a call."""
+        """Decide from the answer to a call."""
         kept = self.recalled(seen, kept)
         next_ = self.answer(seen, kept, ask, outcome)
         kept, said = self._after(seen, kept, next_, decisions.NOTHING)
@@ -151,7 +151,7 @@ class Store(ABC, Generic[S]):
         return replace(turn, reads_catalogue=next_.reads_catalogue)
 
     def _unsaid(self, seen: S, kept: Kept, ask: Ask | None = None) -> Turn:
-        """Return a turn that only memory knows of: a call, or what leads to one at once."""
+        """Return a turn of memory alone: a call, or a step that leads to one at once."""
         again = SOON if ask is None else None
         decision = decisions.Decision(again=again, sums_up=False)
         return Turn(replace(kept, stated=self.held(seen)), decision, ask)

@@ -54,7 +54,7 @@ def is_held(parts: Iterable[Part]) -> bool:
 
 
 def answered(view: InstanceView, ask: Ask, outcome: Outcome) -> Part:
-    """Return what follows from the answer to a call."""
+    """Decide from the answer to a call."""
     for binding in view.bindings:
         for one in (each for each in binding.records if each.id == ask.record):
             moves = binding_moves.of(binding_state.seen(view, binding), one)
