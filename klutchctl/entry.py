@@ -7,6 +7,7 @@ import heavy modules themselves.
 import gc
 import io
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,6 +57,7 @@ MEANINGS: Final[Mapping[ExitCode, str]] = {
 _OF_EVERY_COMMAND: Final = (ExitCode.SUCCESS, ExitCode.FAILED, ExitCode.INVALID, ExitCode.USAGE)
 # The files say so themselves: what is meant is no failure.
 _MEANT: Final = frozenset({"report", "suspended"})
+COMPLETION: Final = "_KLUTCHCTL_COMPLETE"  # a variable
 _GONE: Final = ": the current folder was deleted. Change into another"
 _MANY_FILES: Final = 8192  # for all clusters that are reached at once
 _CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
@@ -77,6 +79,17 @@ def main() -> None:
     with ending_quietly():
         from klutchctl.main import main as run
     run()
+
+
+def complete_for_kubectl() -> None:
+    """Print what the last argument may become, as `kubectl klutchctl` asks, and end the process."""
+    words = ["klutchctl", *sys.argv[1:]]
+    asked = {"COMP_WORDS": shlex.join(words), "COMP_CWORD": str(len(words) - 1)}
+    os.environ |= {COMPLETION: "complete_bash", **asked}
+    try:
+        main()
+    finally:
+        print(":0")  # kubectl offers files where there is nothing else
 
 
 def end_after(run: Callable[[list[str]], int]) -> NoReturn:

@@ -7,11 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
+from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from klutchctl import settings
 from klutchctl.commands import (
@@ -25,7 +28,6 @@ from klutchctl.commands import (
     bind,
     board,
     catalog,
-    completion,
     controller,
     doctor,
     end_of_help,
@@ -37,6 +39,7 @@ from klutchctl.commands import (
     validate,
 )
 from klutchctl.entry import (
+    COMPLETION,
     ExitCode,
     code_of,
     end_after,
@@ -45,7 +48,7 @@ from klutchctl.entry import (
     meanings,
     sentence,
 )
-from klutchctl.settings import OnOff
+from klutchctl.options import OnOff, option, with_options
 
 if TYPE_CHECKING:
     from reconciler.fleet.service_models import Selector
@@ -120,13 +123,16 @@ COMMANDS: Final = (
     Entry(
         "bind", bind.bind, CHANGE, "https://bind.example.org --context shop-1", bind.CODES, _BOTH
     ),
-    Entry("completion", completion.completion, MACHINE, "bash", {}),
 )
 _TAKE_CLUSTERS: Final = {one.name for one in COMMANDS if "--cluster" in one.heeds}
 app.add_typer(sandbox.app, name="sandbox", rich_help_panel=MACHINE)
 for _one in COMMANDS:
-    _end = end_of_help(f"{_one.name} {_one.example}", _one.codes, _one.heeds)
-    app.command(_one.name, cls=Command, rich_help_panel=_one.group, epilog=_end)(_one.run)
+    app.command(
+        _one.name,
+        cls=Command,
+        rich_help_panel=_one.group,
+        epilog=end_of_help(f"{_one.name} {_one.example}", _one.codes, _one.heeds),
+    )(with_options(_one.run))
 
 _PACKAGES: Final = ("klutchctl", "reconciler", "konnector", "bind")
 
@@ -138,78 +144,26 @@ def _show_version(asked: bool) -> None:
 
 
 @app.callback()
-def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
+@with_options
+def _global_options(
     context: typer.Context,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show the debug log and details of errors.")
-    ] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Print without colours.")] = False,
+    given: settings.Settings,
     chdir: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER", exists=True, file_okay=False, help="Change into this folder first."
-        ),
+        option("FOLDER", "Change into this folder first.", exists=True, file_okay=False),
     ] = None,
     git_owner_check: Annotated[
         OnOff, typer.Option(help="off: read a Git checkout of another user, too.")
     ] = OnOff.ON,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option("--cluster", metavar="NAME", help="Only this app cluster; repeatable."),
-    ] = None,
     selector: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "LABELS",
+            "Only app clusters with these labels, such as env=prod,region in (eu,us),!beta.",
             "--selector",
             "-l",
-            metavar="LABELS",
-            help="Only app clusters with these labels, such as env=prod,region in (eu,us),!beta.",
         ),
     ] = None,
-    kubeconfig: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Use this file, not $KUBECONFIG or ~/.kube/config."),
-    ] = None,
-    parallelism: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="Clusters to read at the same time.")
-    ] = 32,
-    qps: Annotated[
-        float, typer.Option(min=0.1, metavar="NUMBER", help="Calls a second to each cluster.")
-    ] = 100.0,
-    burst: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="Calls to a cluster before --qps applies.")
-    ] = 300,
-    timeout: Annotated[
-        float,
-        typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="To read one cluster."),
-    ] = 60.0,
-    connect_timeout: Annotated[
-        float,
-        typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="To connect to an API server."),
-    ] = 10.0,
-    deny_networks: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CIDR", help="Refuse kubeconfigs in Secrets with such an address; repeatable."
-        ),
-    ] = None,
-    allow_networks: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CIDR", help="Exceptions from --deny-networks; repeatable."),
-    ] = None,
-    allow_unreachable: Annotated[
-        bool,
-        typer.Option("--allow-unreachable", help="Succeed even if some clusters are unreachable."),
-    ] = False,
-    docs: Annotated[
-        str,
-        typer.Option(
-            metavar="URL",
-            envvar="KLUTCHCTL_DOCS",
-            show_default=False,
-            help="Site of the documentation: print a link to each reason.",
-        ),
-    ] = "",
     show_version: Annotated[  # its callback ends the run
         bool,
         typer.Option(
@@ -225,31 +179,17 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
     handler = logging.StreamHandler()
     handler.setFormatter(Lines("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    log_context.set_levels(debug=verbose)
+    log_context.set_levels(debug=given.verbose)
     if chdir is not None:
         os.chdir(chdir)
-    if (cluster or selector is not None) and context.invoked_subcommand not in _TAKE_CLUSTERS:
+    if (
+        given.clusters or selector is not None
+    ) and context.invoked_subcommand not in _TAKE_CLUSTERS:
         raise typer.BadParameter(
             f"`{context.invoked_subcommand}` does not take --cluster and --selector"
         )
-    context.obj = settings.Settings(
-        os.environ,
-        verbose=verbose,
-        no_color=no_color,
-        git_owner_check=git_owner_check is OnOff.ON,
-        clusters=tuple(cluster or ()),
-        selector=_selector(selector),
-        kubeconfig=kubeconfig,
-        parallelism=parallelism,
-        qps=qps,
-        burst=burst,
-        timeout=timeout,
-        connect_timeout=connect_timeout,
-        deny_networks=tuple(deny_networks or ()),
-        allow_networks=tuple(allow_networks or ()),
-        allow_unreachable=allow_unreachable,
-        docs=docs,
-    )
+    check = git_owner_check is OnOff.ON
+    context.obj = replace(given, git_owner_check=check, selector=_selector(selector))
 
 
 def _selector(text: str | None) -> "Selector | None":
@@ -263,6 +203,27 @@ def _selector(text: str | None) -> "Selector | None":
         return reference_index.parse_label_query(text)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="'--selector' / '-l'") from None
+
+
+class Shell(StrEnum):
+    """The shells that there is a script for."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+@app.command(cls=Command, rich_help_panel=MACHINE, epilog=end_of_help("completion bash", {}))
+def completion(
+    shell: Annotated[Shell, typer.Argument(help="The shell that you use.", show_default=False)],
+) -> int:
+    """Print a completion script for a shell.
+
+    For this shell only: `source <(klutchctl completion bash)`.
+    """
+    script = get_completion_script(prog_name="klutchctl", complete_var=COMPLETION, shell=shell)
+    typer.echo(script.strip())
+    return ExitCode.SUCCESS
 
 
 @app.command(cls=Command, rich_help_panel=MACHINE, epilog=end_of_help("version --verbose", {}))

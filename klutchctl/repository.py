@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from klutchctl.options import Place, folder_of
 from klutchctl.render.terminal import visible
-from klutchctl.settings import Place, Settings, folder_of
+from klutchctl.settings import Settings
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem, Severity
 from reconciler.fleet import load, reference_index, wording
 from reconciler.fleet.files import Snapshot

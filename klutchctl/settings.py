@@ -1,23 +1,26 @@
 """The settings of a run, from options and environment, and its outputs.
 
-An output is `-o FORMAT[=PATH]`: one result in several formats, to standard output or files. A
-place is where the files of a fleet are.
+An output is `-o FORMAT[=PATH]`: one result in several formats, to standard output or files.
 """
 
-import inspect
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from enum import StrEnum
-from functools import wraps
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    TextIO,
+)
 
 import typer
 
+from klutchctl.options import flag, option, seconds
 from reconciler.core.errors import HostError
 
 if TYPE_CHECKING:
@@ -26,13 +29,6 @@ if TYPE_CHECKING:
     from reconciler.observe import Pace
 
 _NARROWEST: Final = 40
-
-
-class OnOff(StrEnum):
-    """A switch whose usual state is on."""
-
-    ON = "on"
-    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +42,44 @@ class Settings:
     have read every cluster is no failure. `docs` is the site with the pages of reasons.
     """
 
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _: KW_ONLY
-    verbose: bool = False
-    no_color: bool = False
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the debug log and details of errors.")
+    ] = False
+    no_color: Annotated[bool, flag("--no-color", "Print without colours.")] = False
     git_owner_check: bool = True
-    clusters: tuple[str, ...] = ()
+    clusters: Annotated[
+        tuple[str, ...], option("NAME", "Only this app cluster; repeatable.", "--cluster")
+    ] = ()
     selector: "Selector | None" = None
-    kubeconfig: str | None = None
-    parallelism: int = 32
-    qps: float = 100.0
-    burst: int = 300
-    timeout: float = 60.0
-    connect_timeout: float = 10.0
-    deny_networks: tuple[str, ...] = ()
-    allow_networks: tuple[str, ...] = ()
-    allow_unreachable: bool = False
-    docs: str = ""
+    kubeconfig: Annotated[
+        str | None, option("FILE", "Use this file, not $KUBECONFIG or ~/.kube/config.")
+    ] = None
+    parallelism: Annotated[int, option("NUMBER", "Clusters to read at the same time.", min=1)] = 32
+    qps: Annotated[float, option("NUMBER", "Calls a second to each cluster.", min=0.1)] = 100.0
+    burst: Annotated[int, option("NUMBER", "Calls to a cluster before --qps applies.", min=1)] = 300
+    timeout: Annotated[float, seconds("To read one cluster.")] = 60.0
+    connect_timeout: Annotated[float, seconds("To connect to an API server.")] = 10.0
+    deny_networks: Annotated[
+        tuple[str, ...],
+        option("CIDR", "Refuse kubeconfigs in Secrets with such an address; repeatable."),
+    ] = ()
+    allow_networks: Annotated[
+        tuple[str, ...], option("CIDR", "Exceptions from --deny-networks; repeatable.")
+    ] = ()
+    allow_unreachable: Annotated[
+        bool, flag("--allow-unreachable", "Succeed even if some clusters are unreachable.")
+    ] = False
+    docs: Annotated[
+        str,
+        option(
+            "URL",
+            "Site of the documentation: print a link to each reason.",
+            envvar="KLUTCHCTL_DOCS",
+            show_default=False,
+        ),
+    ] = ""
 
     @property
     def color(self) -> bool:
@@ -122,119 +139,6 @@ class Settings:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The place of a fleet's files; each field is an option, or the argument PATH.
-
-    They are in the folder `path`, or, at `ref`, in a commit of the repository that it lies in. With
-    `git`, that repository is on a server; `oci` and `artifact` are archives on one, each with the
-    digest of what is there. Raises typer.BadParameter.
-    """
-
-    path: Annotated[
-        Path,
-        typer.Argument(
-            help="The fleet repository: a folder, or its first file. With --git, --oci and "
-            "--artifact, the folder in it.",
-        ),
-    ] = Path()
-    git: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Read a repository on a server (https or ssh), with the credential in the file "
-            "KLUTCHCTL_GIT_TOKEN_FILE or KLUTCHCTL_GIT_SSH_KEY_FILE.",
-        ),
-    ] = None
-    git_ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With --git: the CA of the server, as PEM."),
-    ] = None
-    oci: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REF@DIGEST",
-            help="Read an OCI artifact of `flux push artifact`, with the credentials in Docker's "
-            "config.json.",
-        ),
-    ] = None
-    artifact: Annotated[
-        str | None,
-        typer.Option(metavar="URL@DIGEST", help="Read an archive of Flux's source-controller."),
-    ] = None
-    ref: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REF",
-            help="Read this branch, tag or commit. With --git, the default is the default branch.",
-        ),
-    ] = None
-    verify: Annotated[
-        str,
-        typer.Option(
-            metavar="off|head|tag|history",
-            help="With --git: require a signature of the commit, of the tag, or (for a controller) "
-            "of every commit since the last accepted one.",
-        ),
-    ] = "off"
-    allowed_signers: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="SSH keys, in the format of `git config gpg.ssh.allowedSignersFile`.",
-        ),
-    ] = None
-    gpg_keys: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="OpenPGP keys; needs the extra gpg.")
-    ] = None
-
-    @property
-    def is_here(self) -> bool:
-        return self.git is None and self.oci is None and self.artifact is None
-
-    def __post_init__(self) -> None:
-        """Refuse what would be ignored."""
-        archive = self.oci is not None or self.artifact is not None
-        if sum(one is not None for one in (self.git, self.oci, self.artifact)) > 1:
-            raise typer.BadParameter("--git, --oci and --artifact: name one of them")
-        if archive and self.ref is not None:
-            raise typer.BadParameter("an archive has its digest, and neither --ref nor --base")
-        if self.git is None and self.git_ca is not None:
-            raise typer.BadParameter("--git-ca needs --git")
-        if self.git is None and (self.verify != "off" or self.allowed_signers or self.gpg_keys):
-            raise typer.BadParameter("--verify, --allowed-signers and --gpg-keys need --git")
-
-
-def folder_of(path: Path) -> str:
-    """Return where the fleet is in a repository on a server: "", or with "/" at the end."""
-    inside = path.as_posix().strip("/")
-    return "" if inside in ("", ".") else f"{inside}/"
-
-
-def with_place(command: Callable[..., int]) -> Callable[..., int]:
-    """Return a command with the options of a Place, which it gets as its parameter `place`."""
-    options = inspect.signature(Place).parameters
-    own = inspect.signature(command).parameters
-
-    @wraps(command)
-    def run(**given: Any) -> int:
-        place = Place(**{name: given.pop(name) for name in options})
-        return command(place=place, **given)
-
-    merged: list[inspect.Parameter] = []
-    for name, parameter in own.items():
-        merged += options.values() if name == "place" else [parameter]
-    by_name = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in merged]
-    run.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]  # read by typer
-    return run
-
-
-def of(context: typer.Context) -> Settings:
-    settings = context.obj
-    assert isinstance(settings, Settings)
-    return settings
-
-
 def _base(variable: str, default: str, environ: Mapping[str, str]) -> Path:
     """XDG Base Directory Specification: what is not absolute counts as unset."""
     value = Path(environ.get(variable, ""))
@@ -279,7 +183,7 @@ class Output:
 
 def output_option(known: Sequence[str]) -> Any:
     """Return the option of a command that can render these formats; the first is the default."""
-    return typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(known))
+    return option("FORMAT[=PATH]", ", ".join(known), "--output", "-o")
 
 
 def parse_outputs(options: Sequence[str] | None, *, known: Sequence[str]) -> tuple[Output, ...]:

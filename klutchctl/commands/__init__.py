@@ -10,7 +10,7 @@ from klutchctl.entry import ExitCode, codes_help
 _HEADINGS: Final[Mapping[str, str]] = {
     "Source of the files": "git git_ca oci artifact ref verify allowed_signers gpg_keys repository"
     " flux_source require_verified",
-    "Clusters": "cluster selector allow_unreachable control_plane",
+    "Clusters": "clusters selector allow_unreachable control_plane",
     "Connections": "kubeconfig parallelism qps burst timeout connect_timeout"
     " deny_networks allow_networks",
     "Sign-in": "no_browser callback_port device_code client_id client_secret_file"

@@ -6,23 +6,20 @@ Each plan is shown and approved before anything is written.
 import re
 import sys
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
 from klutchctl.entry import ExitCode, apply_code, ending, exit_code
+from klutchctl.options import Place, flag, option, seconds
 from klutchctl.settings import (
     Output,
-    Place,
     Settings,
     answer,
     columns,
-    of,
     output_option,
     parse_outputs,
-    with_place,
     write_outputs,
 )
 
@@ -47,92 +44,74 @@ _TARGETS: Final = (
     "CLUSTER/BINDING or CLUSTER/plural.group. The last one may be the fleet repository: ./fleet."
 )
 
-_AutoApprove: TypeAlias = Annotated[
-    bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
-]
-_WaitTimeout: TypeAlias = Annotated[
-    float,
-    typer.Option(
-        min=0.1,
-        max=86_400,
-        metavar="SECONDS",
-        help="Limit for each wait: for another program, or for Ready.",
-    ),
-]
-_Force: TypeAlias = Annotated[
-    bool,
-    typer.Option("--force", help="Skip the check that the sync stopped or an address works."),
-]
-_BreakLock: TypeAlias = Annotated[
-    bool, typer.Option("--break-lock", help="Take over the lock of a dead run.")
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The options of a command that writes. `wait_timeout` is in seconds.
+    """The options of a command that writes. `wait_timeout` is in seconds."""
 
-    `outputs`: in which formats its report is wanted.
-    """
-
-    outputs: tuple[Output, ...]
-    auto_approve: bool
-    wait_timeout: float
-    force: bool
-    break_lock: bool
-    wait: bool = False
+    auto_approve: Annotated[
+        bool, flag("--auto-approve", "Do not ask; needed without a terminal.")
+    ] = False
+    wait_timeout: Annotated[
+        float, seconds("Limit for each wait: for another program, or for Ready.")
+    ] = 120.0
+    break_lock: Annotated[bool, flag("--break-lock", "Take over the lock of a dead run.")] = False
+    force: Annotated[
+        bool, flag("--force", "Skip the check that the sync stopped or an address works.")
+    ] = False
+    output: Annotated[tuple[str, ...], output_option(_FORMATS)] = ()
     dry_run: bool = False
+    wait: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse outputs that cannot be written, before anything is done."""
+        parse_outputs(self.output, known=_FORMATS)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return parse_outputs(self.output, known=_FORMATS)
 
 
-@with_place
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyOptions(WriteOptions):
+    """Those of an apply."""
+
+    dry_run: Annotated[bool, flag("--dry-run", "Print the plan, and stop.")] = False
+    wait: Annotated[bool, flag("--wait", "Wait until all units are Ready.")] = False
+
+
 def apply(  # noqa: PLR0913, PLR0917 - each is an option
-    context: typer.Context,
+    settings: Settings,
     place: Place,
-    auto_approve: _AutoApprove = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and stop.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all units are Ready.")] = False,
-    wait_timeout: _WaitTimeout = 120.0,
-    break_lock: _BreakLock = False,
-    force: _Force = False,
+    options: ApplyOptions,
     repository: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "PATH",
+            "With a saved plan: the fleet repository, instead of the plan's own path.",
             "--repository",
-            metavar="PATH",
-            help="With a saved plan: the fleet repository, instead of the plan's own path.",
         ),
     ] = None,
-    output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
     watch: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--watch",
-            help="Follow the files until interrupted, and repair drift. It never asks: what no "
+            "Follow the files until interrupted, and repair drift. It never asks: what no "
             "guard holds back is approved by this option.",
         ),
     ] = False,
-    poll: Annotated[
-        float,
-        typer.Option(
-            min=0.1, max=86_400, metavar="SECONDS", help="--watch: pause between looks at files."
-        ),
-    ] = 10.0,
+    poll: Annotated[float, seconds("--watch: pause between looks at files.")] = 10.0,
     interval: Annotated[
-        float,
-        typer.Option(
-            min=1, max=86_400, metavar="SECONDS", help="--watch: pause between repairs of drift."
-        ),
+        float, seconds("--watch: pause between repairs of drift.", least=1)
     ] = 300.0,
     listen: Annotated[
-        str | None,
-        typer.Option(metavar="ADDR:PORT", help="With --watch: serve /metrics and /healthz."),
+        str | None, option("ADDR:PORT", "With --watch: serve /metrics and /healthz.")
     ] = None,
 ) -> int:
     """Apply a saved plan exactly, or plan, confirm and apply. Safe to repeat.
 
     PATH may be the file of a plan, too.
     """
-    wanted = parse_outputs(output, known=_FORMATS)
     import uvloop
 
     if watch:
@@ -144,23 +123,22 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             source=of_place(place, poll=poll),
             verification=parsed.verification(place),
             interval=interval,
-            listen=watching.address(listen),
-            wait_timeout=wait_timeout,
+            listen=None if listen is None else watching.address(listen),
+            wait_timeout=options.wait_timeout,
         )
         refused = {
-            "--dry-run": dry_run,
-            "--wait": wait,
-            "--break-lock": break_lock,
-            "--force": force,
+            "--dry-run": options.dry_run,
+            "--wait": options.wait,
+            "--break-lock": options.break_lock,
+            "--force": options.force,
             "--repository": repository,
-            "-o": output,
+            "-o": options.output,
         }
-        return watching.run(context, watch_options, refused=refused)
+        return watching.run(settings, watch_options, refused=refused)
     if listen is not None:
         raise typer.BadParameter("--listen needs --watch")
-    if dry_run and output:
+    if options.dry_run and options.output:
         raise typer.BadParameter("--dry-run prints text: `klutchctl plan -o` has other formats")
-    settings = of(context)
     if repository is not None and not _is_plan(place.path):
         raise typer.BadParameter("--repository needs a saved plan")
     if _is_plan(place.path) and (settings.clusters or settings.selector):
@@ -168,15 +146,6 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             f"{place.path} is a saved plan, which is applied as a whole: narrow the plan instead, "
             "with --cluster or --selector and `plan --out`"
         )
-    options = WriteOptions(
-        outputs=wanted,
-        auto_approve=auto_approve,
-        wait_timeout=wait_timeout,
-        force=force,
-        break_lock=break_lock,
-        wait=wait,
-        dry_run=dry_run,
-    )
     from klutchctl.repository import fleet_of
 
     if _is_plan(place.path):
@@ -240,36 +209,23 @@ def _saved(place: Place, repository_path: Path | None, settings: Settings) -> "t
     )
 
 
-def release(  # noqa: PLR0913, PLR0917 - each is an option
-    context: typer.Context,
+def release(
+    settings: Settings,
+    options: WriteOptions,
     target: Annotated[list[str], typer.Argument(metavar="TARGET", help=_TARGETS)],
-    fleet: Annotated[Path | None, typer.Option(metavar="PATH", help="The repository.")] = None,
-    auto_approve: _AutoApprove = False,
-    wait_timeout: _WaitTimeout = 120.0,
-    break_lock: _BreakLock = False,
-    force: _Force = False,
-    output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
+    fleet: Annotated[Path | None, option("PATH", "The repository.")] = None,
 ) -> int:
     """Release bindings that left the files; all data stays."""
-    wanted = parse_outputs(output, known=_FORMATS)
     import uvloop
 
     from klutchctl import repository
     from reconciler.reports import partial_plans
 
-    settings = of(context)
     named, path = partial_plans.targets_and_path(target)
     if path and fleet is not None:
         raise typer.BadParameter(f"{path} and --fleet {fleet}: name the repository once")
     read = repository.fleet_in(fleet or Path(path), check_owner=settings.git_owner_check)
     partial_plans.check(read, named)
-    options = WriteOptions(
-        outputs=wanted,
-        auto_approve=auto_approve,
-        wait_timeout=wait_timeout,
-        force=force,
-        break_lock=break_lock,
-    )
     return uvloop.run(_release(read, named, options, settings))
 
 
@@ -345,11 +301,12 @@ async def _applied(
     from reconciler.apply import Observer, Options, run
     from reconciler.controller.fence import WriteFence
     from reconciler.controller.lease import holder_here
+    from reconciler.controller.tasks import now_here
 
     fence = WriteFence()
     how = Options(
         holder=holder_here(),
-        now=lambda: datetime.now(UTC),
+        now=now_here,
         pace=settings.pace(),
         wait=options.wait,
         wait_seconds=options.wait_timeout,

@@ -8,7 +8,8 @@ import typer
 
 from klutchctl.binding import Claims, Rights
 from klutchctl.entry import ExitCode
-from klutchctl.settings import Settings, of
+from klutchctl.options import flag, option, seconds
+from klutchctl.settings import Settings
 
 if TYPE_CHECKING:
     from klutchctl.binding.job import Job
@@ -30,64 +31,51 @@ class Format(StrEnum):
 
 
 def bind(  # noqa: PLR0913, PLR0917 - each is an option
-    context: typer.Context,
+    settings: Settings,
     url: Annotated[str, typer.Argument(help="The provider: its base URL, or .../export.")],
     resource: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PLURAL.GROUP", help="The service to bind; repeatable. Without it, you choose."
-        ),
+        option("PLURAL.GROUP", "The service to bind; repeatable. Without it, you choose."),
     ] = None,
     app: Annotated[
-        str | None,
-        typer.Option(
-            "--context", metavar="CONTEXT", help="The app cluster. Default: the current context."
-        ),
+        str | None, option("CONTEXT", "The app cluster. Default: the current context.", "--context")
     ] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate authorities of the provider.")
+        Path | None, option("FILE", "Certificate authorities of the provider.")
     ] = None,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the URL, and open no browser.")
+        bool, flag("--no-browser", "Print the URL, and open no browser.")
     ] = False,
     callback_port: Annotated[
-        int,
-        typer.Option(
-            min=0, max=65_535, metavar="PORT", help="Port for the sign-in's answer; 0: any."
-        ),
+        int, option("PORT", "Port for the sign-in's answer; 0: any.", min=0, max=65_535)
     ] = 0,
     device_code: Annotated[
-        bool, typer.Option("--device-code", help="Sign in with a browser on another machine.")
+        bool, flag("--device-code", "Sign in with a browser on another machine.")
     ] = False,
-    client_id: Annotated[str, typer.Option(metavar="ID", help="Sign in as a machine.")] = "",
-    client_secret_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The secret of --client-id.")
-    ] = None,
+    client_id: Annotated[str, option("ID", "Sign in as a machine.")] = "",
+    client_secret_file: Annotated[Path | None, option("FILE", "The secret of --client-id.")] = None,
     client_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Key for private_key_jwt, as PEM or JWK.")
+        Path | None, option("FILE", "Key for private_key_jwt, as PEM or JWK.")
     ] = None,
     client_assertion_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A JWT, such as a Kubernetes token.")
+        Path | None, option("FILE", "A JWT, such as a Kubernetes token.")
     ] = None,
-    scope: Annotated[
-        list[str] | None, typer.Option(metavar="SCOPE", help="Scope to ask for; repeatable.")
-    ] = None,
+    scope: Annotated[list[str] | None, option("SCOPE", "Scope to ask for; repeatable.")] = None,
     identity: Annotated[
         str,
-        typer.Option(
-            metavar="SOURCE",
-            help="A machine's token: file:FILE, env:NAME, github, or kubernetes:NAMESPACE/ACCOUNT.",
+        option(
+            "SOURCE",
+            "A machine's token: file:FILE, env:NAME, github, or kubernetes:NAMESPACE/ACCOUNT.",
         ),
     ] = "",
     exchange: Annotated[
-        bool,
-        typer.Option("--exchange", help="Exchange that token at the identity provider (RFC 8693)."),
+        bool, flag("--exchange", "Exchange that token at the identity provider (RFC 8693).")
     ] = False,
     issuer: Annotated[
         str,
-        typer.Option(
-            metavar="URL",
-            help="The only identity provider that may get your credential, or sign you in by device"
+        option(
+            "URL",
+            "The only identity provider that may get your credential, or sign you in by device"
             " code. Without it, the front door names one, and a malicious door could name its"
             " own.",
         ),
@@ -97,46 +85,31 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     ] = Claims.ASK,
     accept: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="RESOURCE[.GROUP]", help="Accept permission claims on this kind; repeatable."
-        ),
+        option("RESOURCE[.GROUP]", "Accept permission claims on this kind; repeatable."),
     ] = None,
-    skip_konnector: Annotated[
-        bool, typer.Option("--skip-konnector", help="Install no konnector.")
-    ] = False,
+    skip_konnector: Annotated[bool, flag("--skip-konnector", "Install no konnector.")] = False,
     konnector_image: Annotated[
-        str,
-        typer.Option(metavar="IMAGE", help="Image to install. Default: the one of the provider."),
+        str, option("IMAGE", "Image to install. Default: the one of the provider.")
     ] = "",
     konnector_rbac: Annotated[
         Rights, typer.Option(help="Rights of the konnector. Klutch's own konnector needs Full.")
     ] = Rights.MINIMAL,
     no_policy: Annotated[
-        bool, typer.Option("--no-policy", help="Do not limit the konnector by an admission policy.")
+        bool, flag("--no-policy", "Do not limit the konnector by an admission policy.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the requests; write nothing.")
-    ] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Print the requests; write nothing.")] = False,
     output: Annotated[
         Format, typer.Option("--output", "-o", help="Format of a dry run.")
     ] = Format.YAML,
     write: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Bind nothing. Write a file for a fleet, for the clusters of --cluster or -l.",
+        option(
+            "FILE", "Bind nothing. Write a file for a fleet, for the clusters of --cluster or -l."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="With --write: overwrite FILE.")] = False,
-    wait_timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.0, max=86_400.0, metavar="SECONDS", help="For each wait in the app cluster."
-        ),
-    ] = 120.0,
-    no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Do not wait until the service is Ready.")
-    ] = False,
+    force: Annotated[bool, flag("--force", "With --write: overwrite FILE.")] = False,
+    wait_timeout: Annotated[float, seconds("For each wait in the app cluster.", least=0.0)] = 120.0,
+    no_wait: Annotated[bool, flag("--no-wait", "Do not wait until the service is Ready.")] = False,
 ) -> int:
     """Bind a service of a provider in an app cluster.
 
@@ -147,7 +120,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     from klutchctl.binding.progress import Progress
     from klutchctl.binding.run import Asked
 
-    settings, way = of(context), Flags.of(given).way(browser())
+    way = Flags.of(given).way(browser())
     if write is None and (settings.clusters or settings.selector is not None or force):
         raise typer.BadParameter("--cluster, --selector and --force go with --write")
     asked = Asked(

@@ -4,14 +4,14 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from klutchctl.entry import ExitCode, ending
-from klutchctl.settings import Settings, of
+from klutchctl.options import flag, option, seconds
+from klutchctl.settings import Settings
 
 if TYPE_CHECKING:
     from asyncio import Event
@@ -24,35 +24,24 @@ if TYPE_CHECKING:
 
 
 def board(  # noqa: PLR0913, PLR0917 - each is an option
-    context: typer.Context,
+    settings: Settings,
     path: Annotated[
         Path | None, typer.Argument(help="The fleet repository.", show_default=".")
     ] = None,
     given: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="STATUS.json", help="Show a file of `status -o json`."),
+        Path | None, option("STATUS.json", "Show a file of `status -o json`.", "--from")
     ] = None,
     plan: Annotated[
-        Path | None,
-        typer.Option(
-            "--plan", metavar="PLAN.json", help="With --from: the plan of the same fleet."
-        ),
+        Path | None, option("PLAN.json", "With --from: the plan of the same fleet.", "--plan")
     ] = None,
-    listen: Annotated[
-        str, typer.Option(metavar="ADDR:PORT", help="Address of the board.")
-    ] = "127.0.0.1:8080",
+    listen: Annotated[str, option("ADDR:PORT", "Address of the board.")] = "127.0.0.1:8080",
     behind_proxy: Annotated[
-        bool,
-        typer.Option("--behind-proxy", help="An authenticating proxy is in front of --listen."),
+        bool, flag("--behind-proxy", "An authenticating proxy is in front of --listen.")
     ] = False,
     host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Host name that the proxy uses; repeatable."),
+        list[str] | None, option("NAME", "Host name that the proxy uses; repeatable.")
     ] = None,
-    every: Annotated[
-        float,
-        typer.Option(min=1, max=86_400, metavar="SECONDS", help="Pause between looks."),
-    ] = 10.0,
+    every: Annotated[float, seconds("Pause between looks.", least=1)] = 10.0,
 ) -> int:
     """Serve the state of bindings as web pages.
 
@@ -60,7 +49,6 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
     """
     if given is not None and path is not None:
         raise typer.BadParameter("--from shows a file, so it takes no PATH")
-    settings = of(context)
     if given is not None and (settings.clusters or settings.selector is not None):
         raise typer.BadParameter(
             "--from shows all of a file: --cluster and --selector narrow looks"
@@ -71,7 +59,6 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
     from klutchctl.web.board.server import reached_by_others
 
     address = watch.address(listen)
-    assert address is not None
     if reached_by_others(
         address, behind_proxy=behind_proxy, option="--listen", permit="--behind-proxy"
     ):
@@ -152,6 +139,7 @@ async def _looks(states: "States", fleet: "Fleet", settings: Settings, every: fl
 
     from klutchctl import repository
     from reconciler import run
+    from reconciler.controller.tasks import now_here
     from reconciler.health import board, survey
     from reconciler.kube import registry
     from reconciler.watch import fleet_state
@@ -161,7 +149,7 @@ async def _looks(states: "States", fleet: "Fleet", settings: Settings, every: fl
         while True:
             found = await run.look(fleet, clusters, only=chosen, pace=pace)
             view = board.view_of(fleet, found.live, only=chosen)
-            seen = await survey.judged(view, clusters, now=lambda: datetime.now(UTC), pace=pace)
+            seen = await survey.judged(view, clusters, now=now_here, pace=pace)
             state = fleet_state.board_seen(states.now, seen, None)
             states.put(replace(state, waiting=_waiting(found.plan)))
             await sleep(every)

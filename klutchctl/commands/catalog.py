@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl.entry import ExitCode
+from klutchctl.options import flag, option
 
 if TYPE_CHECKING:
     from reconciler.blueprints.offering.files import Output
@@ -25,29 +26,19 @@ _HEAD: Final = (
 def catalog(
     broker: Annotated[Path, typer.Argument(metavar="BROKER.yaml", help="A ServiceBroker.")],
     catalog_file: Annotated[
-        Path | None,
-        typer.Option("--catalog", metavar="FILE", help="The saved answer of GET /v2/catalog."),
+        Path | None, option("FILE", "The saved answer of GET /v2/catalog.", "--catalog")
     ] = None,
     credentials: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Ask the broker. A YAML file with the keys of its Secret."
-        ),
+        Path | None, option("FILE", "Ask the broker. A YAML file with the keys of its Secret.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder of the files. Default: the folder of BROKER.yaml."
-        ),
+        Path | None, option("DIR", "Folder of the files. Default: the folder of BROKER.yaml.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit with 2 if the files differ.")
+        bool, flag("--check", "Write nothing; exit with 2 if the files differ.")
     ] = False,
     allow_narrowing: Annotated[
-        bool,
-        typer.Option(
-            "--allow-narrowing", help="Remove plans and parameters that are no longer offered."
-        ),
+        bool, flag("--allow-narrowing", "Remove plans and parameters that are no longer offered.")
     ] = False,
 ) -> int:
     """Write files for the offers of a service broker.

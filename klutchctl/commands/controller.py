@@ -5,127 +5,95 @@ from typing import Annotated, Final
 
 import typer
 
-from klutchctl.settings import OnOff, Place, of, with_place
+from klutchctl.options import OnOff, Place, flag, option, seconds
+from klutchctl.settings import Settings
 
 _POLL: Final = 30.0
 _SECONDS: Final = "SECONDS"
 
 
-@with_place
 def controller(  # noqa: PLR0913, PLR0917 - each is an option
-    context: typer.Context,
+    settings: Settings,
     place: Place,
     flux_source: Annotated[
         str | None,
-        typer.Option(
-            metavar="[KIND/]NAMESPACE/NAME",
-            help="Read the artifact of a source of Flux, in the cluster of the Lease. KIND: "
+        option(
+            "[KIND/]NAMESPACE/NAME",
+            "Read the artifact of a source of Flux, in the cluster of the Lease. KIND: "
             "GitRepository (default), OCIRepository, Bucket, ExternalArtifact.",
         ),
     ] = None,
     require_verified: Annotated[
-        bool,
-        typer.Option(
-            "--require-verified", help="Use --flux-source only while it is SourceVerified."
-        ),
+        bool, flag("--require-verified", "Use --flux-source only while it is SourceVerified.")
     ] = False,
     fleet: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="The name of the fleet; --verify history needs it. Without it, there is no status "
+        option(
+            "NAME",
+            "The name of the fleet; --verify history needs it. Without it, there is no status "
             "until the files are readable.",
         ),
     ] = "",
-    poll: Annotated[
-        float,
-        typer.Option(
-            min=0.1, max=86_400, metavar=_SECONDS, help="Pause between looks at the repository."
-        ),
-    ] = _POLL,
-    interval: Annotated[
-        float,
-        typer.Option(min=1, max=86_400, metavar=_SECONDS, help="Pause between repairs of drift."),
-    ] = 300.0,
-    wait_timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1, max=86_400, metavar=_SECONDS, help="Limit for each wait for another program."
-        ),
-    ] = 120.0,
+    poll: Annotated[float, seconds("Pause between looks at the repository.")] = _POLL,
+    interval: Annotated[float, seconds("Pause between repairs of drift.", least=1)] = 300.0,
+    wait_timeout: Annotated[float, seconds("Limit for each wait for another program.")] = 120.0,
     listen: Annotated[
-        str, typer.Option(metavar="[ADDR]:PORT", help='Address of metrics and probes. "": none.')
+        str, option("[ADDR]:PORT", 'Address of metrics and probes. "": none.')
     ] = ":9090",
     board: Annotated[
-        str, typer.Option(metavar="ADDR:PORT", help='Address of the board. "": no board.')
+        str, option("ADDR:PORT", 'Address of the board. "": no board.')
     ] = "127.0.0.1:8080",
     board_behind_proxy: Annotated[
-        bool,
-        typer.Option(
-            "--board-behind-proxy", help="An authenticating proxy is in front of --board."
-        ),
+        bool, flag("--board-behind-proxy", "An authenticating proxy is in front of --board.")
     ] = False,
     board_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Host name that the proxy uses; repeatable."),
+        list[str] | None, option("NAME", "Host name that the proxy uses; repeatable.")
     ] = None,
     hooks: Annotated[
-        str | None,
-        typer.Option(metavar="[ADDR]:PORT", help="Receive webhooks there, at /hooks/NAME."),
+        str | None, option("[ADDR]:PORT", "Receive webhooks there, at /hooks/NAME.")
     ] = None,
     hook: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=PROVIDER:SECRETFILE",
-            help="A webhook, for a look at once; repeatable. PROVIDER is github, gitlab, "
+        option(
+            "NAME=PROVIDER:SECRETFILE",
+            "A webhook, for a look at once; repeatable. PROVIDER is github, gitlab, "
             "gitea or generic.",
         ),
     ] = None,
     hooks_tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate of --hooks, as PEM.")
+        Path | None, option("FILE", "Certificate of --hooks, as PEM.")
     ] = None,
-    hooks_tls_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Key of --hooks, as PEM.")
-    ] = None,
+    hooks_tls_key: Annotated[Path | None, option("FILE", "Key of --hooks, as PEM.")] = None,
     hooks_plain_http: Annotated[
-        bool, typer.Option("--hooks-plain-http", help="Without TLS, behind a proxy that ends it.")
+        bool, flag("--hooks-plain-http", "Without TLS, behind a proxy that ends it.")
     ] = False,
     notify: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with the receivers of commit states.")
+        Path | None, option("FILE", "File with the receivers of commit states.")
     ] = None,
     control_plane: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only clusters of this control plane; repeatable."),
+        list[str] | None, option("NAME", "Only clusters of this control plane; repeatable.")
     ] = None,
     storm: Annotated[
-        str,
-        typer.Option(
-            metavar="REPAIRS/TIME",
-            help="Stop repairing an object after so many repairs in this time.",
-        ),
+        str, option("REPAIRS/TIME", "Stop repairing an object after so many repairs in this time.")
     ] = "3/1h",
     home_context: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Context of the cluster for its own Lease. Default: the current one, or the pod's "
+        option(
+            "NAME",
+            "Context of the cluster for its own Lease. Default: the current one, or the pod's "
             "cluster.",
         ),
     ] = None,
     lease_namespace: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMESPACE", help="Of the Lease. Default: $POD_NAMESPACE, or klutch-bind."
-        ),
+        str | None, option("NAMESPACE", "Of the Lease. Default: $POD_NAMESPACE, or klutch-bind.")
     ] = None,
     status_namespace: Annotated[
-        str | None,
-        typer.Option(metavar="NAMESPACE", help="Of the FleetStatus. Default: that of the Lease."),
+        str | None, option("NAMESPACE", "Of the FleetStatus. Default: that of the Lease.")
     ] = None,
     leader_election: Annotated[
         OnOff, typer.Option(help="off: run without a Lease, if this is the only process.")
     ] = OnOff.ON,
-    log_format: Annotated[str, typer.Option(metavar="text|json", help="Form of the log.")] = "text",
+    log_format: Annotated[str, option("text|json", "Form of the log.")] = "text",
 ) -> int:
     """Apply a Git repository, or a source of Flux, continuously.
 
@@ -141,7 +109,6 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
     from reconciler.controller import process, tracing
     from reconciler.watch.notify import sinks_file
 
-    settings = of(context)
     if log_format not in ("text", "json"):
         raise typer.BadParameter(f"{log_format!r} is not text or json", param_hint="--log-format")
     options = parsed.Options(

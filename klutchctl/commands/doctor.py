@@ -1,6 +1,5 @@
 """`klutchctl doctor`: checks connections, rights and CRDs for a plan or an apply."""
 
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl.entry import ExitCode, first, reading_code
-from klutchctl.settings import Output, Settings, of, output_option, parse_outputs, write_outputs
+from klutchctl.options import flag, option
+from klutchctl.settings import Output, Settings, output_option, parse_outputs, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ _DEVELOPERS: Final = (
 
 
 def doctor(
-    context: typer.Context,
+    settings: Settings,
     path: Annotated[
         str,
         typer.Argument(
@@ -58,19 +58,16 @@ def doctor(
     ] = ".",
     purpose: Annotated[
         Purpose,
-        typer.Option(
+        flag(
             "--for",
-            help="The command to check the credentials for; import, release and "
+            "The command to check the credentials for; import, release and "
             "drift --credentials need those for apply.",
         ),
     ] = Purpose.APPLY,
     printed: Annotated[
-        Manifests | None,
-        typer.Option("--print", help="Print manifests for kubectl apply; contact nothing."),
+        Manifests | None, flag("--print", "Print manifests for kubectl apply; contact nothing.")
     ] = None,
-    ca_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CA of the server at URL, as PEM.")
-    ] = None,
+    ca_file: Annotated[Path | None, option("FILE", "CA of the server at URL, as PEM.")] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Check connections, clocks, CRDs and rights.
@@ -81,13 +78,12 @@ def doctor(
     if path.startswith(_SCHEMES):
         if printed is not None:
             raise typer.BadParameter("--print is for a fleet repository")
-        return _address(path, of(context), wanted, ca_file)
+        return _address(path, settings, wanted, ca_file)
     if ca_file is not None:
         raise typer.BadParameter("--ca-file is for a URL")
     from klutchctl import repository
     from reconciler.doctor.rights import Task
 
-    settings = of(context)
     task = Task(purpose.value)
     fleet = repository.fleet_in(Path(path), check_owner=settings.git_owner_check)
     chosen = repository.chosen(fleet, settings)
@@ -121,8 +117,9 @@ def _address(url: str, settings: Settings, wanted: "Sequence[Output]", ca_file: 
 
     from klutchctl.binding.checkup import examined
     from klutchctl.render import doctor as rendering
+    from reconciler.controller.tasks import now_here
 
-    found = uvloop.run(examined(url, ca_file=ca_file, now=lambda: datetime.now(UTC)))
+    found = uvloop.run(examined(url, ca_file=ca_file, now=now_here))
     write_outputs(
         wanted,
         {
@@ -158,14 +155,14 @@ async def _examined(
     *,
     task: "Task",
 ) -> "tuple[Examination, ...]":
+    from reconciler.controller.tasks import now_here
     from reconciler.doctor.examine import examine
     from reconciler.kube import registry
 
-    def now() -> datetime:
-        return datetime.now(UTC)
-
     async with registry.of(fleet, settings.surroundings()) as clusters:
-        return await examine(fleet, clusters, task=task, now=now, only=chosen, pace=settings.pace())
+        return await examine(
+            fleet, clusters, task=task, now=now_here, only=chosen, pace=settings.pace()
+        )
 
 
 def _manifests(

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from klutchctl.entry import ExitCode
-from klutchctl.settings import of
+from klutchctl.settings import Settings
 from reconciler.core.decision import page_of
 from reconciler.core.errors import ConfigError
 
@@ -49,7 +49,7 @@ def reasons(book: str) -> Iterator[Reason]:
 
 
 def explain(
-    context: typer.Context,
+    settings: Settings,
     reason: Annotated[str, typer.Argument(metavar="REASON", help="Such as MassDeletion.")],
 ) -> int:
     """Explain a reason of a condition, Event, plan or alert.
@@ -69,6 +69,6 @@ def explain(
             if text := one.fields.get(field):
                 plain = _MARKS.sub(lambda mark: mark[1] or "", text)
                 typer.echo(f"  {field + ':':7} {plain}")
-        if page := page_of(one.name, of(context).docs):
+        if page := page_of(one.name, settings.docs):
             typer.echo(f"  Page:   {page}")
     return ExitCode.SUCCESS

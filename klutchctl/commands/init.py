@@ -17,7 +17,8 @@ import typer
 
 from klutchctl.commands.validate import schema_text
 from klutchctl.entry import ExitCode, reading_code
-from klutchctl.settings import Settings, of
+from klutchctl.options import option
+from klutchctl.settings import Settings
 
 if TYPE_CHECKING:
     from reconciler.core.live import Live
@@ -44,40 +45,37 @@ class Mode(StrEnum):
 
 
 def init(  # noqa: PLR0913, PLR0917 - each is an option
-    context: typer.Context,
+    settings: Settings,
     path: Annotated[Path, typer.Argument(help="Folder for the files; init creates it.")] = Path(),
     name: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The name of the fleet. Default: acme; with --from, the live one, or CONTEXT.",
+        option(
+            "NAME", "The name of the fleet. Default: acme; with --from, the live one, or CONTEXT."
         ),
     ] = None,
     plane: Annotated[
         str,
-        typer.Option(
+        option(
+            "NAME[=CONTEXT]",
+            "The control plane, and its kubeconfig context if that has another name.",
             "--control-plane",
-            metavar="NAME[=CONTEXT]",
-            help="The control plane, and its kubeconfig context if that has another name.",
         ),
     ] = _PLANE,
     app: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "NAME[=CONTEXT]",
+            "An app cluster, as for --control-plane; repeatable. Default: app-1.",
             "--app",
-            metavar="NAME[=CONTEXT]",
-            help="An app cluster, as for --control-plane; repeatable. Default: app-1.",
         ),
     ] = None,
-    team: Annotated[
-        list[str], typer.Option(metavar="NAME", help="The team of the clusters and bindings.")
-    ] = [_TEAM],  # noqa: B006 - only read
+    team: Annotated[list[str], option("NAME", "The team of the clusters and bindings.")] = [_TEAM],  # noqa: B006 - only read
     live: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "CONTEXT",
+            "Import live bindings: context of the control plane; name each --app, too.",
             "--from",
-            metavar="CONTEXT",
-            help="Import live bindings: context of the control plane; name each --app, too.",
         ),
     ] = None,
     mode: Annotated[
@@ -112,7 +110,6 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         raise typer.BadParameter("--from goes without --control-plane and --team")
     if not _is_context(live):
         raise typer.BadParameter(f"{live!r} cannot stand in a file", param_hint="'--from'")
-    settings = of(context)
     name = name or uvloop.run(_live_fleet(live, settings))
     found = scaffold.ControlPlane(live, mode.value)
     _write(path, scaffold.live_files(name, schema_text(), found, apps))
@@ -146,22 +143,22 @@ def _check_name(name: str, option: str) -> None:
 def _apps(options: Sequence[str]) -> Mapping[str, str]:
     """Return the contexts of app clusters by their names. Raises typer.BadParameter."""
     apps: dict[str, str] = {}
-    for option in options:
-        name, context = _named(option, "--app")
+    for text in options:
+        name, context = _named(text, "--app")
         if name in apps:
             raise typer.BadParameter(f"{name} is there twice", param_hint="'--app'")
         apps[name] = context
     return apps
 
 
-def _named(option: str, where: str) -> tuple[str, str]:
+def _named(text: str, where: str) -> tuple[str, str]:
     """Return the name of a cluster and its context, which is the name where none is said."""
     from reconciler.fleet.base_model import NAME
 
-    name, equals, context = option.partition("=")
+    name, equals, context = text.partition("=")
     context = context if equals else name
     if NAME.problem_of(name) or not _is_context(context):
-        raise typer.BadParameter(f"{option!r} is not NAME=CONTEXT", param_hint=f"'{where}'")
+        raise typer.BadParameter(f"{text!r} is not NAME=CONTEXT", param_hint=f"'{where}'")
     return name, context
 
 
@@ -190,18 +187,16 @@ def _write(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def import_(
-    context: typer.Context,
+    settings: Settings,
     path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FOLDER", help=f"In the repository, for a new file {_FILE}."),
+        Path | None, option("FOLDER", f"In the repository, for a new file {_FILE}.", "--out")
     ] = None,
 ) -> int:
     """Write files for live bindings that no file names.
 
     Overwrites nothing.
     """
-    settings = of(context)
     return _imported(path, out, settings)
 
 

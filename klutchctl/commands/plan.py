@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from klutchctl.entry import ExitCode, exit_code, leaves, sentence
+from klutchctl.options import Place, flag, option
 from klutchctl.settings import (
     Output,
-    Place,
     Settings,
     columns,
-    of,
     on_terminal,
     output_option,
     parse_outputs,
-    with_place,
     write_outputs,
 )
 
@@ -38,38 +36,26 @@ _FORMATS: Final = ("text", "json", "markdown")
 
 _Credentials: TypeAlias = Annotated[
     bool,
-    typer.Option(
-        "--credentials",
-        help="Also read the Secrets with kubeconfigs. Needs the rights of apply.",
-    ),
+    flag("--credentials", "Also read the Secrets with kubeconfigs. Needs the rights of apply."),
 ]
 
 
-@with_place
 def plan(  # noqa: PLR0913, PLR0917 - each is an option
-    context: typer.Context,
+    settings: Settings,
     place: Place,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Save the plan, for `klutchctl apply FILE`."),
+        Path | None, option("FILE", "Save the plan, for `klutchctl apply FILE`.", "--out")
     ] = None,
     snapshot: Annotated[
-        Path | None,
-        typer.Option(
-            "--snapshot", metavar="FILE", help="Use a saved snapshot; contact no cluster."
-        ),
+        Path | None, option("FILE", "Use a saved snapshot; contact no cluster.", "--snapshot")
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option(
-            "--base",
-            metavar="REF",
-            help="Plan a pull request: with the Policies and guards of REF.",
-        ),
+        option("REF", "Plan a pull request: with the Policies and guards of REF.", "--base"),
     ] = None,
     credentials: _Credentials = False,
     detailed_exitcode: Annotated[
-        bool, typer.Option("--detailed-exitcode", help="Exit with 2 if there are changes.")
+        bool, flag("--detailed-exitcode", "Exit with 2 if there are changes.")
     ] = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
@@ -79,7 +65,6 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     from reconciler.core.errors import InvalidRepository
     from reconciler.planning import planfile
 
-    settings = of(context)
     with _failure_commented(wanted):
         subject = _subject(place, base, settings)
         planned, seconds = _made(subject, settings, snapshot, credentials=credentials)
@@ -127,12 +112,11 @@ def _made(
     return planner.plan(subject.fleet, known, only=chosen), None
 
 
-@with_place
 def drift(
-    context: typer.Context,
+    settings: Settings,
     place: Place,
     detailed_exitcode: Annotated[
-        bool, typer.Option("--detailed-exitcode", help="Exit with 2 if there is drift.")
+        bool, flag("--detailed-exitcode", "Exit with 2 if there is drift.")
     ] = False,
     credentials: _Credentials = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
@@ -147,7 +131,6 @@ def drift(
     from klutchctl import repository
     from reconciler.reports import partial_plans
 
-    settings = of(context)
     subject = _subject(place, None, settings)
     chosen = repository.chosen(subject.fleet, settings)
     planned, seconds = uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
@@ -158,7 +141,7 @@ def drift(
 
 
 def show(
-    context: typer.Context,
+    settings: Settings,
     file: Annotated[Path, typer.Argument(help="A file of `klutchctl plan --out`.")],
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
@@ -168,7 +151,7 @@ def show(
     from reconciler.planning import planfile
 
     plan = planfile.parse(files.read(file, hint=planfile.HINT), str(file))
-    _print(plan, wanted, of(context))
+    _print(plan, wanted, settings)
     return ExitCode.SUCCESS
 
 

@@ -9,7 +9,8 @@ import typer
 
 from klutchctl.commands import Command, end_of_help
 from klutchctl.entry import ExitCode
-from klutchctl.settings import Settings, of
+from klutchctl.options import flag, option, with_options
+from klutchctl.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,19 +64,16 @@ class Format(StrEnum):
 @app.command(
     cls=Command, epilog=end_of_help("sandbox up --app-clusters 2 --services --programs", {})
 )
+@with_options
 def up(  # noqa: PLR0913, PLR0917 - each is an option
-    context: typer.Context,
+    settings: Settings,
     name: _Name = "default",
     app_clusters: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="NUMBER", help="Default: 2 for a new sandbox, else unchanged."),
+        int | None, option("NUMBER", "Default: 2 for a new sandbox, else unchanged.", min=0)
     ] = None,
     fleet: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="A cluster for each ControlPlane and Cluster of this fleet repository.",
-        ),
+        option("PATH", "A cluster for each ControlPlane and Cluster of this fleet repository."),
     ] = None,
     services: Annotated[
         bool | None,
@@ -128,10 +126,10 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         Path | None, typer.Option("--images", hidden=True, is_eager=True, callback=_without_nodes)
     ] = None,
     download: Annotated[
-        bool, typer.Option("--download", help="Fetch official binaries instead of building.")
+        bool, flag("--download", "Fetch official binaries instead of building.")
     ] = False,
     reassign_ports: Annotated[
-        bool, typer.Option("--reassign-ports", help="Replace ports that another program uses.")
+        bool, flag("--reassign-ports", "Replace ports that another program uses.")
     ] = False,
 ) -> int:
     """Start the clusters, or repair them. Safe to repeat."""
@@ -141,7 +139,6 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     from klutchctl.sandbox.addons.addon import Request
     from klutchctl.sandbox.state import layout_of
 
-    settings = of(context)
     chosen = processes.port_range(settings.environ.get(processes.PORTS_VARIABLE, ""))
     place = layout_of(name, state_home=settings.state_home)
     wanted = _wanted(settings, fleet, app_clusters)
@@ -188,18 +185,18 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
 
 
 @app.command(cls=Command, epilog=end_of_help("sandbox down --delete", {}))
+@with_options
 def down(
-    context: typer.Context,
+    settings: Settings,
     name: _Name = "default",
     delete: Annotated[
-        bool, typer.Option("--delete", help="Also remove the sandbox's folder, with all data.")
+        bool, flag("--delete", "Also remove the sandbox's folder, with all data.")
     ] = False,
 ) -> int:
     """Stop the clusters. Their data stays, unless you add --delete."""
     from klutchctl.sandbox import lifecycle
     from klutchctl.sandbox.state import layout_of
 
-    settings = of(context)
     place = layout_of(name, state_home=settings.state_home)
     stopped = lifecycle.down(place, delete=delete, progress=_progress(settings))
     ended = f"{stopped} processes stopped" if stopped else "no process to stop"
@@ -210,8 +207,9 @@ def down(
 
 
 @app.command(cls=Command, epilog=end_of_help("sandbox status --name foundry", _STATUS_CODES))
+@with_options
 def status(
-    context: typer.Context,
+    settings: Settings,
     name: _Name = "default",
     output: Annotated[Format, typer.Option("--output", "-o", help="Format.")] = Format.TEXT,
 ) -> int:
@@ -222,7 +220,7 @@ def status(
     from klutchctl.sandbox.state import layout_of
     from reconciler.core.errors import HostError
 
-    place = layout_of(name, state_home=of(context).state_home)
+    place = layout_of(name, state_home=settings.state_home)
     found = lifecycle.status(place)
     if found is None:
         raise HostError(

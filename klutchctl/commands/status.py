@@ -7,23 +7,14 @@ import gc
 import shutil
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from klutchctl.entry import ExitCode, first, reading_code
-from klutchctl.settings import (
-    Output,
-    Place,
-    Settings,
-    of,
-    output_option,
-    parse_outputs,
-    with_place,
-    write_outputs,
-)
+from klutchctl.options import Place, flag, option, seconds
+from klutchctl.settings import Output, Settings, output_option, parse_outputs, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,18 +36,13 @@ _WATCHED: Final = ("text", "jsonl")
 _OF_WHY: Final = ("text", "json")
 
 
-@with_place
 def status(
-    context: typer.Context,
+    settings: Settings,
     place: Place,
-    watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted.")] = False,
-    every: Annotated[
-        float,
-        typer.Option(min=1, max=86_400, metavar="SECONDS", help="--watch: pause between looks."),
-    ] = 10.0,
+    watch: Annotated[bool, flag("--watch", "Repeat until interrupted.")] = False,
+    every: Annotated[float, seconds("--watch: pause between looks.", least=1)] = 10.0,
     source: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FILE", help="Show a file of -o json; contact no cluster."),
+        Path | None, option("FILE", "Show a file of -o json; contact no cluster.", "--from")
     ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
@@ -67,12 +53,11 @@ def status(
     if source is not None:
         if watch:
             raise typer.BadParameter("--watch looks at clusters, and --from at none")
-        return _written(source, wanted, of(context))
+        return _written(source, wanted, settings)
     import uvloop
 
     from klutchctl import repository
 
-    settings = of(context)
     fleet = repository.fleet_of(place, settings)
     chosen = repository.chosen(fleet, settings)
     show = _watcher(wanted[0], settings) if watch else _printer(wanted, settings)
@@ -154,18 +139,16 @@ async def _look(
     """Look at the clusters and show what was seen; again and again where `every` says so."""
     from asyncio import sleep
 
+    from reconciler.controller.tasks import now_here
     from reconciler.health.survey import survey
     from reconciler.kube import registry
     from reconciler.watch.fleet_state import remembering
-
-    def now() -> datetime:
-        return datetime.now(UTC)
 
     pace = settings.pace()
     before: Board | None = None
     async with registry.of(fleet, settings.surroundings()) as clusters:
         while True:
-            board = await survey(fleet, clusters, now=now, only=chosen, pace=pace)
+            board = await survey(fleet, clusters, now=now_here, only=chosen, pace=pace)
             board = board if before is None else remembering(before, board)
             show(board)
             if every is None:
@@ -244,8 +227,8 @@ def _log(*, as_json: bool) -> "Callable[[Board], None]":
 
 
 def snapshot(
-    context: typer.Context,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write.")],
+    settings: Settings,
+    out: Annotated[Path, option("FILE", "The file to write.", "--out")],
     path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
 ) -> int:
     """Save the live state of all clusters to a file.
@@ -259,7 +242,6 @@ def snapshot(
     from klutchctl import files, repository
     from reconciler.core.live import dump_live
 
-    settings = of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     live = asyncio.run(_observe(fleet, settings, repository.chosen(fleet, settings)))
     files.write(out, dump_live(live))
@@ -303,14 +285,13 @@ def _report(fleet: "Fleet", live: "Live", out: Path, *, allow_unreachable: bool)
 
 
 def why(
-    context: typer.Context,
+    settings: Settings,
     target: Annotated[
         str, typer.Argument(metavar="CLUSTER/BINDING", help="A unit; or CLUSTER/plural.group.")
     ],
     path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
     snapshot: Annotated[
-        Path | None,
-        typer.Option("--snapshot", metavar="FILE", help="Use a snapshot; contact no cluster."),
+        Path | None, option("FILE", "Use a snapshot; contact no cluster.", "--snapshot")
     ] = None,
     output: Annotated[list[str] | None, output_option(_OF_WHY)] = None,
 ) -> int:
@@ -322,16 +303,14 @@ def why(
     from klutchctl.render import why as rendering
     from reconciler.reports.partial_plans import parse_target
 
-    settings = of(context)
     named = parse_target(target)
     tree = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
     loaded = repository.documents(tree)
-    if snapshot is None:
-        answer = uvloop.run(_asked(loaded, named, settings))
-    else:
-        answer = _from_file(loaded, named, snapshot), ()
-    explanation, health = answer
-
+    explanation, health = (
+        uvloop.run(_asked(loaded, named, settings))
+        if snapshot is None
+        else (_from_file(loaded, named, snapshot), ())
+    )
     write_outputs(
         wanted,
         {
@@ -379,11 +358,12 @@ async def _health(
     loaded: "Loaded", seen: "Look", found: "Explanation", clusters: "Clusters", pace: "Pace"
 ) -> "tuple[UnitHealth, ...]":
     """Return how the units are, by what was seen and the CRDs that only the cluster can tell."""
+    from reconciler.controller.tasks import now_here
     from reconciler.health import board, survey
 
     name = found.target.cluster
     if name not in loaded.fleet.clusters:
         return ()
     view = board.view_of(loaded.fleet, seen.live, only={name})
-    made = await survey.judged(view, clusters, now=lambda: datetime.now(UTC), pace=pace)
+    made = await survey.judged(view, clusters, now=now_here, pace=pace)
     return tuple(one.health for one in made.units if one.health.unit in found.units)

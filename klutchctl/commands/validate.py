@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl.entry import ExitCode
-from klutchctl.settings import (
-    Place,
-    Settings,
-    of,
-    output_option,
-    parse_outputs,
-    with_place,
-    write_outputs,
-)
+from klutchctl.options import Place, flag, option
+from klutchctl.settings import Settings, output_option, parse_outputs, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -36,21 +29,16 @@ _FORMATS: Final = ("text", "json", "sarif", "github")
 _OF_OBJECTS: Final = ("text", "json")
 
 
-@with_place
 def validate(
-    context: typer.Context,
+    settings: Settings,
     place: Place,
     base: Annotated[
-        str | None,
-        typer.Option(
-            "--base", metavar="REF", help="Check a pull request: with the Policies of REF."
-        ),
+        str | None, option("REF", "Check a pull request: with the Policies of REF.", "--base")
     ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Check a fleet repository. Contacts nothing but the server of --git."""
     wanted = parse_outputs(output, known=_FORMATS)
-    settings = of(context)
     found, in_git = _findings(place, base, settings)
     write_outputs(wanted, _renderers(found, in_git, settings))
     return _exit_code(found)
@@ -135,9 +123,8 @@ def _exit_code(found: "Findings") -> ExitCode:
     return ExitCode.DENIED if Severity.DENIED in severities else ExitCode.SUCCESS
 
 
-@with_place
 def render(
-    context: typer.Context,
+    settings: Settings,
     place: Place,
     output: Annotated[list[str] | None, output_option(_OF_OBJECTS)] = None,
 ) -> int:
@@ -151,7 +138,6 @@ def render(
     from klutchctl import repository
     from klutchctl.render import manifests
 
-    settings = of(context)
     fleet = repository.fleet_of(place, settings)
     objects = _objects(fleet, repository.chosen(fleet, settings))
     write_outputs(
@@ -195,17 +181,16 @@ def schema(
     ] = None,
     file: Annotated[Path | None, typer.Argument(help="Write to this file instead.")] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; check that FILE is up to date.")
+        bool, flag("--check", "Write nothing; check that FILE is up to date.")
     ] = False,
     tool: Annotated[
-        str | None,
-        typer.Option("--for", metavar="argocd|flux", help="With health: the tool to write for."),
+        str | None, option("argocd|flux", "With health: the tool to write for.", "--for")
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KIND.GROUP",
-            help='With health: a kind of claims, or "*.GROUP" for all of a group; repeatable.',
+        option(
+            "KIND.GROUP",
+            'With health: a kind of claims, or "*.GROUP" for all of a group; repeatable.',
         ),
     ] = None,
 ) -> int:

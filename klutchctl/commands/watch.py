@@ -7,22 +7,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, TextIO
 
 import typer
 
 from klutchctl.controller.journal import News, Vitals
-from klutchctl.controller.rounds import Rounds, now_here
+from klutchctl.controller.rounds import Rounds
 from klutchctl.controller.sources import Followed, followed
 from klutchctl.entry import ending
 from klutchctl.render import apply_report
-from klutchctl.settings import Settings, of
+from klutchctl.settings import Settings
 from reconciler.apply import Report
 from reconciler.controller import tracing
 from reconciler.controller.flags import host_and_port
 from reconciler.controller.process import Liveness
-from reconciler.controller.tasks import SystemClock
+from reconciler.controller.tasks import SystemClock, now_here
 from reconciler.core.errors import Problem
 from reconciler.fleet.values import Fleet
 from reconciler.source.verification import Verification
@@ -43,10 +43,8 @@ class Options:
     wait_timeout: float
 
 
-def address(text: str | None) -> tuple[str, int] | None:
+def address(text: str) -> tuple[str, int]:
     """Return host and port of --listen. Raises typer.BadParameter."""
-    if text is None:
-        return None
     found = host_and_port(text)
     if found is None or not found[0]:
         raise typer.BadParameter(
@@ -55,7 +53,7 @@ def address(text: str | None) -> tuple[str, int] | None:
     return found
 
 
-def run(context: typer.Context, options: Options, *, refused: Mapping[str, object]) -> int:
+def run(settings: Settings, options: Options, *, refused: Mapping[str, object]) -> int:
     """Watch until a signal ends it.
 
     Raises typer.BadParameter for options that make no sense here, by their values, and for a plan.
@@ -67,7 +65,6 @@ def run(context: typer.Context, options: Options, *, refused: Mapping[str, objec
         raise typer.BadParameter("--watch follows the files of a fleet, not a saved plan")
     import uvloop
 
-    settings = of(context)
     return uvloop.run(_watch(options, settings))
 
 
@@ -124,7 +121,7 @@ def _listening(
 class Speaker(News):
     """An observer that speaks to people, with the time in each line."""
 
-    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, now: Callable[[], datetime] = now_here) -> None:
         super().__init__()
         self._now = now
 
@@ -135,8 +132,7 @@ class Speaker(News):
         self._say(apply_report.fleet_read(fleet, warnings, same=same), sys.stderr)
 
     def round_ended(self, task: Task, report: Report, seconds: float) -> None:
-        said = apply_report.round_ended(task, report, seconds, first=self.is_first)
-        self._say(said, sys.stdout)
+        self._say(apply_report.round_ended(task, report, seconds, first=self.is_first), sys.stdout)
 
     def round_failed(self, task: Task, why: str, seconds: float) -> None:
         self._say(apply_report.round_failed(why), sys.stderr)

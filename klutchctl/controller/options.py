@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,9 +9,10 @@ import typer
 
 from klutchctl.controller.sources import Followed
 from klutchctl.controller.storms import Terms as StormTerms
-from klutchctl.settings import Place
+from klutchctl.options import Place
 from klutchctl.web.hooks.hook import Hook, parse_hooks
 from reconciler.controller import flags
+from reconciler.controller.tasks import now_here
 from reconciler.core.errors import ConfigError
 from reconciler.core.names import KLUTCH_NAMESPACE
 from reconciler.source.signature import VerificationMode
@@ -126,9 +126,7 @@ def verification(place: Place) -> Verification:
     Raises typer.BadParameter, ConfigError and HostError.
     """
     found = trust(place, fleet=None)
-    return Verification(
-        found.mode, found.allowed_signers, found.gpg_keys, now=lambda: datetime.now(UTC)
-    )
+    return Verification(found.mode, found.allowed_signers, found.gpg_keys, now=now_here)
 
 
 def home(

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from klutchctl.controller.journal import Journal, Vitals
 from klutchctl.controller.metrics import FleetMetrics
 from klutchctl.controller.options import Options
-from klutchctl.controller.rounds import Publishing, Rounds, now_here
+from klutchctl.controller.rounds import Publishing, Rounds
 from klutchctl.controller.sources import Shape, server
 from klutchctl.controller.work import Parts, work
 from klutchctl.entry import ExitCode, ending, sentence
@@ -19,7 +19,7 @@ from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.lease import Lease, holder_here
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.process import Liveness
-from reconciler.controller.tasks import SystemClock, ended, unless
+from reconciler.controller.tasks import SystemClock, ended, now_here, unless
 from reconciler.core import keys, names
 from reconciler.core.errors import InvalidRepository
 from reconciler.core.refs import LEASE, Ref

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from klutchctl import repository
@@ -15,7 +15,7 @@ from reconciler.apply.run import apply
 from reconciler.controller import log_context, tracing
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.lease import holder_here
-from reconciler.controller.tasks import unless
+from reconciler.controller.tasks import now_here, unless
 from reconciler.core.errors import InvalidRepository, KlutchError, Locked, Problem
 from reconciler.core.live import control_plane_ref_name
 from reconciler.core.refs import Ref
@@ -200,11 +200,6 @@ def _both(chosen: Scope, scope: Scope) -> Scope:
     if chosen is None or scope is None:
         return scope if chosen is None else chosen
     return chosen & scope
-
-
-def now_here() -> datetime:
-    """Return the time of day, in UTC."""
-    return datetime.now(UTC)
 
 
 class Publishing(Observer):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from klutchctl.settings import Place, Settings, folder_of
+from klutchctl.options import Place, folder_of
+from klutchctl.settings import Settings
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem
 from reconciler.fleet import load
 from reconciler.fleet.values import Fleet

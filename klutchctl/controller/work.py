@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from klutchctl.controller.journal import Journal, Vitals
 from klutchctl.controller.metrics import FleetMetrics
 from klutchctl.controller.options import Options
-from klutchctl.controller.rounds import Publishing, Rounds, now_here
+from klutchctl.controller.rounds import Publishing, Rounds
 from klutchctl.controller.sources import Shape, server
 from klutchctl.settings import Settings
 from reconciler.api.fleet_status import FLEET_STATUS
@@ -20,7 +20,7 @@ from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import holder_here
 from reconciler.controller.metrics import Metrics
-from reconciler.controller.tasks import SystemClock
+from reconciler.controller.tasks import SystemClock, now_here
 from reconciler.core import keys, names
 from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
 from reconciler.core.refs import Ref

@@ -3,7 +3,6 @@
 The documents are versioned: a new minor version adds fields, a major breaks.
 """
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,13 +67,8 @@ def _text(
 
 
 def as_json(examinations: Sequence[Examination], *, path: str, task: Task) -> str:
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "for": task,
-        "clusters": [_cluster_json(one, path=path, task=task) for one in examinations],
-    }
-    return json.dumps(document, indent=2) + "\n"
+    clusters = [_cluster_json(one, path=path, task=task) for one in examinations]
+    return terminal.document(FORMAT, VERSION, {"for": task, "clusters": clusters})
 
 
 def address_json(found: Sequence[Examined]) -> str:
@@ -88,8 +82,7 @@ def address_json(found: Sequence[Examined]) -> str:
         }
         for one in found
     ]
-    document = {"format": ADDRESS_FORMAT, "version": VERSION, "addresses": addresses}
-    return json.dumps(document, indent=2) + "\n"
+    return terminal.document(ADDRESS_FORMAT, VERSION, {"addresses": addresses})
 
 
 def _cluster_json(examination: Examination, *, path: str, task: Task) -> dict[str, JSON]:

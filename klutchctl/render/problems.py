@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import quote
 
+from klutchctl.render import terminal
 from klutchctl.render.terminal import Style, line, plural, styled, visible
 from reconciler.core.errors import Origin, Problem, Severity, alike
 from reconciler.core.manifest import JSON
@@ -91,17 +92,12 @@ def _excerpt(findings: Findings, problem: Problem) -> list[str]:
 
 
 def as_json(findings: Findings) -> str:
-    problems = [
-        {**document(problem), "path": findings.path(problem)} for problem in findings.problems
-    ]
-    content: JSON = {
-        "format": FORMAT,
-        "version": VERSION,
+    content = {
         "fleet": findings.fleet,
         "counts": {_key(word): count for word, count in findings.counts},
-        "problems": list[JSON](problems),
+        "problems": [{**document(one), "path": findings.path(one)} for one in findings.problems],
     }
-    return json.dumps(content, indent=2) + "\n"
+    return terminal.document(FORMAT, VERSION, content)
 
 
 def document(problem: Problem) -> dict[str, JSON]:

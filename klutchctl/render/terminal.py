@@ -4,12 +4,13 @@ A pipeline's log is such a terminal: runners of GitHub, Forgejo and Azure take `
 `##vso[...]` anywhere in a line, and `::...` where one begins, as commands.
 """
 
+import json
 import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from reconciler.core.decision import page_of
 
@@ -75,6 +76,11 @@ def pages(reasons: Iterable[str], docs: str, *, color: bool) -> list[list[str]]:
 def paragraphs(blocks: Iterable[Iterable[str]]) -> str:
     """Return blocks of lines as text, an empty line between two of them."""
     return "\n\n".join(map("\n".join, blocks)) + "\n"
+
+
+def document(kind: str, version: str, content: Mapping[str, Any]) -> str:
+    """Return a JSON document: one object, and a newline."""
+    return json.dumps({"format": kind, "version": version, **content}, indent=2) + "\n"
 
 
 def folded(text: str, columns: int | None) -> str:

@@ -3,7 +3,6 @@
 The document is versioned: a new minor version adds fields, a major breaks.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
@@ -132,8 +131,6 @@ def as_json(explanation: Explanation, health: Sequence[UnitHealth]) -> str:
     """
     plan = document(explanation.plan)
     content: dict[str, JSON] = {
-        "format": FORMAT,
-        "version": VERSION,
         "cluster": explanation.target.cluster,
         "name": explanation.target.name,
         "source": None if explanation.source is None else _source_json(explanation.source),
@@ -142,7 +139,7 @@ def as_json(explanation: Explanation, health: Sequence[UnitHealth]) -> str:
         **{key: plan[key] for key in _OF_PLAN},
         "health": [{**unit_json(one.unit), **health_json(one)} for one in health],
     }
-    return json.dumps(content, indent=2) + "\n"
+    return terminal.document(FORMAT, VERSION, content)
 
 
 def _source_json(source: Provenance) -> dict[str, JSON]:

@@ -29,14 +29,15 @@ class Clock(Protocol):
         ...
 
 
-def _now() -> datetime:
+def now_here() -> datetime:
+    """Return the time of day, in UTC."""
     return datetime.now(UTC)
 
 
 class SystemClock:
     """The time of this machine; `now` may be given, for what others will read."""
 
-    def __init__(self, now: Callable[[], datetime] = _now) -> None:
+    def __init__(self, now: Callable[[], datetime] = now_here) -> None:
         self._now = now
 
     def now(self) -> datetime:

@@ -90,58 +90,38 @@ async def examine(
     """
     visits = Visits(clusters, pace)
     konnectors: dict[str, Look] = {}
+    there: list[_Target] = []
 
-    async def look(target: _Target) -> Examination | Unavailable:
+    async def look(target: _Target) -> Examination:
         async def read(visit: Visit) -> Examination:
             # Also shows whether the cluster answers at all, before it takes a slot.
             who = await _who(visit.reached.cluster, now)
             async with visit.turn.slot():
                 if target.has_konnector:
                     konnectors[target.name] = await konnector_in(visit.reached.cluster)
-                return await _look(target, visit.reached, task, *who)
+                made = await _look(target, visit.reached, task, *who)
+            there.append(target)
+            return made
 
-        return await target.visit(visits, read)
+        found = await target.visit(visits, read)
+        return _unreached(target, found) if isinstance(found, Unavailable) else found
 
-    targets = tuple(_targets(fleet, only))
-    outcomes = await asyncio.gather(*map(look, targets))
-    reached = _reached(fleet, targets, outcomes, konnectors)
-    found = await agents.findings(fleet, reached, visits, task=task, now=now)
-    readable = _readable(outcomes)
-    outdated = await findings(fleet, clusters, readable, task=task, pace=pace)
-    return tuple(
-        _unreached(target, outcome)
-        if isinstance(outcome, Unavailable)
-        else _with(
-            outcome,
-            found.get((target.side, target.name)),
-            *(outdated.get(target.name, ()) if target.side is Side.APP_CLUSTER else ()),
-        )
-        for target, outcome in zip(targets, outcomes, strict=True)
+    made = await asyncio.gather(*map(look, _targets(fleet, only)))
+    found = await agents.findings(
+        fleet, _reached(fleet, there, konnectors), visits, task=task, now=now
     )
+    apps = [one.name for one in made if one.side is Side.APP_CLUSTER and one.readable]
+    more = await findings(fleet, clusters, apps, task=task, pace=pace)
+    outdated = {(Side.APP_CLUSTER, name): some for name, some in more.items()}
+    return tuple(_with(one, found, outdated.get((one.side, one.name), ())) for one in made)
 
 
-def _readable(outcomes: Sequence[Examination | Unavailable]) -> Collection[str]:
-    """Return the app clusters that a plan can read."""
-    there = [one for one in outcomes if isinstance(one, Examination) and one.readable]
-    return [one.name for one in there if one.side is Side.APP_CLUSTER]
+def _with(examination: Examination, found: agents.Findings, more: Sequence[Finding]) -> Examination:
+    of_agent = filter(None, [found.get((examination.side, examination.name))])
+    return replace(examination, findings=(*examination.findings, *of_agent, *more))
 
 
-def _with(examination: Examination, *findings: Finding | None) -> Examination:
-    more = [one for one in findings if one is not None]
-    return replace(examination, findings=(*examination.findings, *more))
-
-
-def _reached(
-    fleet: Fleet,
-    targets: Sequence[_Target],
-    outcomes: Sequence[Examination | Unavailable],
-    in_app: Looks,
-) -> agents.Reached:
-    there = [
-        target
-        for target, outcome in zip(targets, outcomes, strict=True)
-        if not isinstance(outcome, Unavailable)
-    ]
+def _reached(fleet: Fleet, there: Sequence[_Target], in_app: Looks) -> agents.Reached:
     planes = [one for one in there if one.side is Side.CONTROL_PLANE]
     apps = [one.name for one in there if one.side is Side.APP_CLUSTER]
     return agents.Reached(

@@ -116,11 +116,6 @@ def test_every_program_tells_its_version(name, capsys):
     assert (code, capsys.readouterr()) == (0, (f"{name} {metadata.version('klutchctl')}\n", ""))
 
 
-def test_version_is_a_command_too(capsys):
-    assert main.run(["version"]) == 0
-    assert capsys.readouterr().out == f"klutchctl {metadata.version('klutchctl')}\n"
-
-
 def test_version_names_packages_that_another_distribution_overwrites():
     owners = {"bind": ["bind", "klutchctl"], "klutchctl": ["klutchctl"], "x": ["bind"]}
     assert [line.partition(":")[0] for line in clashes(owners)] == [

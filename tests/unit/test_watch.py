@@ -21,7 +21,7 @@ from tests.support import fleets
 from tests.support.checkouts import commit_work_tree
 from tests.support.reports import report
 
-ADDRESSES = {"127.0.0.1:9090": ("127.0.0.1", 9090), "[::1]:0": ("::1", 0), None: None}
+ADDRESSES = {"127.0.0.1:9090": ("127.0.0.1", 9090), "[::1]:0": ("::1", 0)}
 
 
 @pytest.mark.parametrize(("text", "want"), ADDRESSES.items(), ids=map(str, ADDRESSES))

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import astuple, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from math import inf
 from typing import Final
 
@@ -31,6 +31,7 @@ from klutchctl.web.board.overview import (
     unit,
 )
 from klutchctl.web.board.parts import Page, Query, parse
+from reconciler.controller.tasks import now_here
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
 from reconciler.fleet.files import Snapshot
@@ -81,7 +82,7 @@ async def serving(
     hosts: Collection[str] = (),
     explain: Explain = lambda _: None,
     docs: str = "",
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    now: Callable[[], datetime] = now_here,
 ) -> AsyncIterator[tuple[str, int]]:
     """Serve the board of the newest state for as long as the block lasts. Yields where.
 

@@ -11,7 +11,7 @@ from klutchctl.controller.journal import Vitals
 from klutchctl.controller.program import Phase
 from klutchctl.controller.sources import Shape
 from klutchctl.controller.work import beside
-from klutchctl.settings import Place
+from klutchctl.options import Place
 from reconciler.controller.fence import WriteFence
 from reconciler.core import names
 from reconciler.core.errors import ConfigError, InvalidRepository

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from klutchctl.controller import rounds
-from klutchctl.controller.rounds import Publishing, Rounds, now_here
+from klutchctl.controller.rounds import Publishing, Rounds
 from reconciler.apply import Status
 from reconciler.controller.fence import Stopped
+from reconciler.controller.tasks import now_here
 from reconciler.core.decision import FieldChange
 from reconciler.fleet import load
 from reconciler.observe import Pace
