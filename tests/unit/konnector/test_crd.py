@@ -23,12 +23,8 @@ OWNER = Owner(BINDING, frozenset({"new"}))
 IN_SPACE = Owner(
     BINDING, frozenset({"new"}), space_uid="uid-of-space", marks=True, referenced=False
 )
-NAMES: Any = {
-    "plural": "databases",
-    "kind": "Database",
-    "shortNames": ["db"],
-    "categories": ["shop"],
-}
+SHORT: Any = {"shortNames": ["db"], "categories": ["shop"]}
+NAMES: Any = {"plural": "databases", "kind": "Database", **SHORT}
 STATUS: Any = {"type": "object", "properties": {"phase": {"type": "string"}}}
 SPEC: Any = {
     "type": "object",
@@ -41,6 +37,7 @@ SPEC: Any = {
     },
 }
 SCHEMA: Any = {"type": "object", "properties": {"spec": SPEC, "status": STATUS}}
+BARE: Any = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}
 COLUMN: Any = {"name": "Phase", "type": "string", "jsonPath": ".status.phase"}
 
 
@@ -77,13 +74,8 @@ def served(manifest, **metadata) -> Any:
     names = made["spec"]["names"]
     made["spec"]["names"] = {"singular": "database", "listKind": "DatabaseList", **names}
     made["spec"]["conversion"] = {"strategy": "None"}
-    made["status"] = {
-        "conditions": [
-            {"type": "NamesAccepted", "status": "True"},
-            {"type": "Established", "status": "True"},
-        ],
-        "acceptedNames": made["spec"]["names"],
-    }
+    conditions = [{"type": one, "status": "True"} for one in ("NamesAccepted", "Established")]
+    made["status"] = {"conditions": conditions, "acceptedNames": made["spec"]["names"]}
     return live_like(made, **metadata)
 
 
@@ -99,6 +91,16 @@ def changed(**spec):
     return {**LIVE, "spec": {**LIVE["spec"], **spec}}
 
 
+def revised(**more):
+    return changed(versions=[version(**more)])
+
+
+def with_property(name, schema):
+    properties = {**SPEC["properties"], name: schema}
+    held = {**SCHEMA["properties"], "spec": {**SPEC, "properties": properties}}
+    return version(schema={**SCHEMA, "properties": held})
+
+
 def test_exactly_what_the_protocol_says():
     assert wanted(export(), OWNER) == {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -109,14 +111,7 @@ def test_exactly_what_the_protocol_says():
             "names": NAMES,
             "scope": "Namespaced",
             "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": SCHEMA},
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": [COLUMN],
-                }
+                {**BARE, "subresources": {"status": {}}, "additionalPrinterColumns": [COLUMN]}
             ],
         },
     }
@@ -141,33 +136,17 @@ ALIKE = {
     ),
     "preserveUnknownFields told": changed(preserveUnknownFields=False),
     "a field of a newer API server": changed(novelty={"on": True}),
-    "what is empty, left out": changed(
-        versions=[version(deprecated=False, deprecationWarning="", selectableFields=[])]
+    "what is empty, left out": revised(
+        deprecated=False, deprecationWarning="", selectableFields=[]
     ),
-    "columns with what is empty": changed(
-        versions=[version(additionalPrinterColumns=[{**COLUMN, "priority": 0, "format": ""}])]
+    "columns with what is empty": revised(
+        additionalPrinterColumns=[{**COLUMN, "priority": 0, "format": ""}]
     ),
-    "a schema with what is empty": changed(
-        versions=[version(schema={**SCHEMA, "description": "", "required": [], "nullable": False})]
+    "a schema with what is empty": revised(
+        schema={**SCHEMA, "description": "", "required": [], "nullable": False}
     ),
     "one number in two spellings": changed(
-        versions=[
-            version(
-                schema={
-                    "type": "object",
-                    "properties": {
-                        "spec": {
-                            **SPEC,
-                            "properties": {
-                                **SPEC["properties"],
-                                "count": {"type": "integer", "minimum": 0.0},
-                            },
-                        },
-                        "status": STATUS,
-                    },
-                }
-            )
-        ]
+        versions=[with_property("count", {"type": "integer", "minimum": 0.0})]
     ),
 }
 
@@ -179,37 +158,26 @@ def test_nothing_is_written_that_is_already_so(held):
 
 
 def test_nothing_is_written_however_little_an_export_says():
-    bare = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}
-    offer = export(bare, names={**NAMES, "shortNames": [], "categories": None, "singular": ""})
+    offer = export(BARE, names={**NAMES, "shortNames": [], "categories": None, "singular": ""})
     assert plan(offer, served(wanted(offer, OWNER)), OWNER).step is None
-
-
-def with_property(name, schema):
-    properties = {**SPEC["properties"], name: schema}
-    return version(schema={**SCHEMA, "properties": {"spec": {**SPEC, "properties": properties}}})
 
 
 DIFFERENT = {
     "a property more": (changed(versions=[with_property("x", {})]), "versions"),
-    "a property less": (changed(versions=[version(schema={"type": "object"})]), "versions"),
+    "a property less": (revised(schema={"type": "object"}), "versions"),
     "a version less": (changed(versions=[]), "versions"),
     "a version more": (changed(versions=[version(), version("v2", storage=False)]), "versions"),
-    "no status any more": (changed(versions=[version(subresources={})]), "versions"),
-    "a field to select by": (
-        changed(versions=[version(selectableFields=[{"jsonPath": ".spec.tier"}])]),
-        "versions",
-    ),
+    "no status any more": (revised(subresources={}), "versions"),
+    "a field to select by": (revised(selectableFields=[{"jsonPath": ".spec.tier"}]), "versions"),
     "a column edited": (
-        changed(versions=[version(additionalPrinterColumns=[{**COLUMN, "priority": 1}])]),
-        "versions",
+        *(revised(additionalPrinterColumns=[{**COLUMN, "priority": 1}]), "versions"),
     ),
-    "true instead of 1": (
-        changed(versions=[version(schema={**SCHEMA, "maxProperties": True})]),
-        "versions",
-    ),
+    "true instead of 1": (revised(schema={**SCHEMA, "maxProperties": True}), "versions"),
     "conversion by webhook": (
-        changed(conversion={"strategy": "Webhook", "webhook": {"clientConfig": {}}}),
-        "conversion",
+        *(
+            changed(conversion={"strategy": "Webhook", "webhook": {"clientConfig": {}}}),
+            "conversion",
+        ),
     ),
     "unknown fields preserved": (changed(preserveUnknownFields=True), "preserveUnknownFields"),
     "another scope": (changed(scope="Cluster"), "scope"),
@@ -239,14 +207,8 @@ def test_a_limit_that_a_server_rounds_is_no_difference():
     assert isinstance(plan(far, held, OWNER).step, Patch)
 
 
-EMPTY_DEFAULT: Any = {"type": "string", "enum": ["small", ""]}
-
-
 def test_an_empty_default_is_no_absent_one():
-    properties = {**SPEC["properties"], "tier": EMPTY_DEFAULT}
-    schema: Any = {"type": "object", "properties": {"spec": {**SPEC, "properties": properties}}}
-    held = changed(versions=[version(schema={**schema, "properties": {
-        **schema["properties"], "status": STATUS}})])  # fmt: skip
+    held = changed(versions=[with_property("tier", {"type": "string", "enum": ["small", ""]})])
     assert isinstance(plan(export(), held, OWNER).step, Patch)
 
 
@@ -294,13 +256,8 @@ def test_h15_what_a_binding_left_that_is_gone_is_taken_over():
     held = live_like(LIVE, ownerReferences=[other, reference("gone")])
     found = plan(export(), held, OWNER)
     assert (found.standing, found.same_spec) == ("left", True)
-    assert found.step.body == {
-        "metadata": {
-            "uid": "uid-of-crd",
-            "resourceVersion": "7",
-            "ownerReferences": [other, reference("new")],
-        }
-    }
+    owners = {"ownerReferences": [other, reference("new")]}
+    assert found.step.body == {"metadata": {"uid": "uid-of-crd", "resourceVersion": "7", **owners}}
     assert plan(export(), merged(held, found.step.body), OWNER).standing == "ours"
 
 

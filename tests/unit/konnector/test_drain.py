@@ -15,6 +15,7 @@ from reconciler.core.decision import NOTHING, Delete, Patch, unheld
 from reconciler.core.manifest import annotations_of, finalizers_of, get_map, get_maps, name_of
 from reconciler.core.refs import CRD, SECRET, Kind
 from reconciler.core.times import format_time
+from tests.kit.json_patch import merged
 from tests.support.space_objects import NOW, SPACE, deleting, live, live_like
 
 DATABASE = Kind("shop.example", "v1", "Database", "databases")
@@ -23,6 +24,7 @@ NAME = DATABASE.resource
 HERE = f"{SPACE}-dev"
 BOUND = {keys.BOUND: "true"}
 FREED = {keys.RELEASED: format_time(NOW)}
+GOING = {"deletionTimestamp": format_time(NOW)}
 OTHERS = "somebody.example/x"
 
 
@@ -32,7 +34,7 @@ def binding(policy=None, *finalizers, goes=False, draining=False):
         notes[keys.DRAINING] = format_time(NOW)
     made = live(API_SERVICE_BINDING, NAME, namespace="klutch-bind")
     made = live_like(made, annotations=notes, finalizers=list(finalizers))
-    return live_like(made, deletionTimestamp=format_time(NOW)) if goes else made
+    return live_like(made, **GOING) if goes else made
 
 
 def leaving(policy: str | None = "Release", **facts):
@@ -74,16 +76,15 @@ def crd(*, owner: str | None = None, group="klutch.anynines.com", manager="klutc
     )
 
 
-def seen(bound, **facts):
-    return Seen(
-        **{
-            "home": APP_CLUSTER,
-            "binding": bound,
-            "space": SPACE,
-            "service_namespaces": frozenset({HERE}),
-            **facts,
-        }
-    )
+def seen(bound, home=APP_CLUSTER, **facts):
+    usual = {"space": SPACE, "service_namespaces": frozenset({HERE})}
+    return Seen(home=home, binding=bound, **{**usual, **facts})
+
+
+def only(bound, **facts):
+    ((step,),) = (task.steps for task in decide(seen(bound, **facts), now=NOW).tasks)
+    assert isinstance(step, Patch)
+    return step
 
 
 def done(decision):
@@ -134,83 +135,62 @@ def test_which_bindings_are_held(bound, steps):
 
 
 def test_finalizers_of_others_stay():
-    (task,) = decide(seen(binding("Release", OTHERS)), now=NOW).tasks
-    (step,) = task.steps
-    assert isinstance(step, Patch)
-    assert step.body == {
-        "metadata": {
-            "uid": f"uid-of-{NAME}",
-            "resourceVersion": "7",
-            "finalizers": [OTHERS, keys.DRAIN],
-        }
-    }
-    (task,) = decide(seen(leaving(), reported=True), now=NOW).tasks
-    (step,) = task.steps
-    assert isinstance(step, Patch)
-    assert step.body["metadata"] == {
-        "uid": f"uid-of-{NAME}", "resourceVersion": "7", "finalizers": [OTHERS],
-    }  # fmt: skip
+    step = only(binding("Release", OTHERS))
+    same = {"uid": f"uid-of-{NAME}", "resourceVersion": "7"}
+    assert step.body == {"metadata": {**same, "finalizers": [OTHERS, keys.DRAIN]}}
+    step = only(leaving(), reported=True)
+    assert step.body["metadata"] == {**same, "finalizers": [OTHERS]}
 
 
 def test_a_binding_in_a_space_is_let_go_there():
-    (task,) = decide(seen(leaving(), home=CONTROL_PLANE, reported=True), now=NOW).tasks
-    (step,) = task.steps
-    assert isinstance(step, Patch)
+    step = only(leaving(), home=CONTROL_PLANE, reported=True)
     assert (step.ref.cluster, step.ref.kind) == (CONTROL_PLANE, API_SERVICE_BINDING)
 
 
 RELEASED = ("release", CONTROL_PLANE, "Database", "a")
 FREE = ("free", APP_CLUSTER, "Database", "a")
+LATER = {"reported": False}
 RELEASING: dict[str, tuple[Any, ...]] = {
-    "the sync stops first": ({"syncing": True, "copies": [copy()]}, [], ["Draining"]),
+    "the sync stops first": ({"syncing": True, "copies": [copy()], **LATER}, [], ["Draining"]),
     "not while a view is incomplete": (
-        {"unsure": "the control plane does not answer", "copies": [copy()], "reported": True},
+        {"unsure": "the control plane does not answer", "copies": [copy()]},
         [], ["DrainWaiting"],
     ),
     "copies before instances": (
-        {"copies": [copy()], "instances": [held()], "reported": True}, [RELEASED], ["Draining"],
+        {"copies": [copy()], "instances": [held()]}, [RELEASED], ["Draining"],
     ),
-    "then instances": ({"instances": [held()], "reported": True}, [FREE], ["Draining"]),
+    "then instances": ({"instances": [held()]}, [FREE], ["Draining"]),
     "also those that are being deleted": (
-        {"instances": [(DATABASE, live_like(held()[1], deletionTimestamp=format_time(NOW)))]},
-        [FREE], ["Draining"],
+        {"instances": [(DATABASE, live_like(held()[1], **GOING))], **LATER}, [FREE], ["Draining"],
     ),
     "what is unbound already is left alone": (
-        {"copies": [(DATABASE, live(DATABASE, "a", namespace=HERE))], "reported": True}, LET_GO, [],
+        {"copies": [(DATABASE, live(DATABASE, "a", namespace=HERE))]}, LET_GO, [],
     ),
-    "what is free already is left alone": (
-        {"instances": [instance("a", OTHERS)], "reported": True}, LET_GO, [],
-    ),
+    "what is free already is left alone": ({"instances": [instance("a", OTHERS)]}, LET_GO, []),
     "what is elsewhere is another space's": (
-        {"copies": [copy(namespace="cluster-b-dev")], "reported": True}, LET_GO, [],
+        {"copies": [copy(namespace="cluster-b-dev")]}, LET_GO, [],
     ),
     "the name of a cluster-scoped copy proves nothing (H3)": (
-        {"copies": [tenant(f"{SPACE}-b-x", f"{SPACE}-b"), tenant("any")], "reported": True},
+        {"copies": [tenant(f"{SPACE}-b-x", f"{SPACE}-b"), tenant("any")]},
         [("release", CONTROL_PLANE, "Tenant", "any")], ["Draining"],
     ),
-    "not before the control plane says so": ({}, [], ["Draining"]),
-    "the CRD and what came down stay": (
-        {"crd": crd(), "copied": [secret()], "reported": True}, LET_GO, [],
-    ),
+    "not before the control plane says so": (LATER, [], ["Draining"]),
+    "the CRD and what came down stay": ({"crd": crd(), "copied": [secret()]}, LET_GO, []),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("policy", ["Release", "Block", "Whatever", ""])
 @pytest.mark.parametrize(("facts", "steps", "reasons"), RELEASING.values(), ids=RELEASING.keys())
 def test_releasing(policy, facts, steps, reasons):
-    decision = decide(seen(leaving(policy), **facts), now=NOW)
+    decision = decide(seen(leaving(policy), **{"reported": True, **facts}), now=NOW)
     assert (done(decision), reasons_of(decision)) == (steps, reasons)
     assert (decision.again is None) is (steps == LET_GO)
 
 
 def test_what_a_release_writes():
-    (task,) = decide(seen(leaving(), copies=[copy()]), now=NOW).tasks
-    (step,) = task.steps
-    assert isinstance(step, Patch)
+    step = only(leaving(), copies=[copy()])
     assert get_map(step.body, "metadata", "annotations") == {keys.BOUND: None, **FREED}
-    (task,) = decide(seen(leaving(), instances=[held()]), now=NOW).tasks
-    (step,) = task.steps
-    assert isinstance(step, Patch)
+    step = only(leaving(), instances=[held()])
     # It keeps `bound`, by which the guard knows that it had a service.
     assert step.body == {
         "metadata": {"uid": "uid-of-a", "resourceVersion": "7", "finalizers": [OTHERS]}
@@ -227,14 +207,9 @@ def of(**root):
 
 def served(**version):
     """Return the CRD of databases, with a version like this."""
-    said: dict[str, Any] = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-    }
-    said["schema"] = {"openAPIV3Schema": schema(status=schema(conditions={"type": "array"}))}
-    return {**crd(), "spec": {"versions": [{**said, **version}]}}
+    said = {"name": "v1", "served": True, "storage": True, "subresources": {"status": {}}}
+    form = {"openAPIV3Schema": schema(status=schema(conditions={"type": "array"}))}
+    return {**crd(), "spec": {"versions": [{**said, "schema": form, **version}]}}
 
 
 def reports(live_claim, definition):
@@ -292,7 +267,7 @@ def test_a_claim_says_that_its_sync_has_stopped_before_it_is_free(status, defini
 
 
 def test_a_claim_that_is_being_deleted_says_nothing_more():
-    assert reports(live_like(held()[1], deletionTimestamp=format_time(NOW)), served()) == {}
+    assert reports(live_like(held()[1], **GOING), served()) == {}
 
 
 def warning(definition):
@@ -339,9 +314,7 @@ MARKING: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize(("facts", "notes"), MARKING.values(), ids=MARKING.keys())
 def test_a_mapping_tells_of_what_is_released_behind_it(facts, notes):
-    (task,) = decide(seen(leaving(), **{"copies": [copy()], **facts}), now=NOW).tasks
-    (step,) = task.steps
-    assert isinstance(step, Patch)
+    step = only(leaving(), **{"copies": [copy()], **facts})
     assert (step.ref.kind == API_SERVICE_NAMESPACE) is (notes is not None)
     if notes is not None:
         assert get_map(step.body, "metadata", "annotations") == notes
@@ -350,46 +323,32 @@ def test_a_mapping_tells_of_what_is_released_behind_it(facts, notes):
 GONE = ("delete", APP_CLUSTER, "CustomResourceDefinition", NAME)
 OWN = f"uid-of-{NAME}"
 DELETING: dict[str, tuple[Any, ...]] = {
-    "the CRD goes before all is told": ({"crd": crd()}, [GONE], ["Draining"]),
-    "the binding does not": ({}, [], ["Draining"]),
-    "not before the sync has stopped": (
-        {"crd": crd(), "syncing": True, "reported": True}, [], ["Draining"],
-    ),
-    "the CRD first": (
-        {"crd": crd(owner=OWN), "copied": [secret()], "reported": True}, [GONE], ["Draining"],
-    ),
-    "also where an orphaning delete took its owner away": (
-        {"crd": crd(), "reported": True}, [GONE], ["Draining"],
-    ),
-    "also one that the original made": (
-        {"crd": crd(manager="konnector"), "reported": True}, [GONE], ["Draining"],
-    ),
-    "not one that another binding owns": (
-        {"crd": crd(owner="another"), "reported": True}, LET_GO, [],
-    ),
-    "nor one that a person made": ({"crd": crd(manager="kubectl"), "reported": True}, LET_GO, []),
+    "the CRD goes before all is told": ({"crd": crd(), **LATER}, [GONE], ["Draining"]),
+    "the binding does not": (LATER, [], ["Draining"]),
+    "not before the sync has stopped": ({"crd": crd(), "syncing": True}, [], ["Draining"]),
+    "the CRD first": ({"crd": crd(owner=OWN), "copied": [secret()]}, [GONE], ["Draining"]),
+    "also where an orphaning delete took its owner away": ({"crd": crd()}, [GONE], ["Draining"]),
+    "also one that the original made": ({"crd": crd(manager="konnector")}, [GONE], ["Draining"]),
+    "not one that another binding owns": ({"crd": crd(owner="another")}, LET_GO, []),
+    "nor one that a person made": ({"crd": crd(manager="kubectl")}, LET_GO, []),
     "another group's owner is no binding": (
-        {"crd": crd(owner=OWN, group="other.example", manager="kubectl"), "reported": True},
-        LET_GO, [],
+        {"crd": crd(owner=OWN, group="other.example", manager="kubectl")}, LET_GO, [],
     ),
     "a CRD that is going is waited for": (
-        {"crd": deleting(crd()), "copied": [secret()], "reported": True}, [], ["DrainWaiting"],
+        {"crd": deleting(crd()), "copied": [secret()]}, [], ["DrainWaiting"],
     ),
     "then what came down": (
-        {"copied": [secret(), secret("own", None), secret("up", keys.OWNER_CONSUMER)],
-         "reported": True},
+        {"copied": [secret(), secret("own", None), secret("up", keys.OWNER_CONSUMER)]},
         [("delete", APP_CLUSTER, "Secret", "creds")], ["Draining"],
     ),
-    "which is waited for": (
-        {"copied": [(SECRET, deleting(secret()[1]))], "reported": True}, [], ["DrainWaiting"],
-    ),
-    "then the binding": ({"reported": True}, LET_GO, []),
+    "which is waited for": ({"copied": [(SECRET, deleting(secret()[1]))]}, [], ["DrainWaiting"]),
+    "then the binding": ({}, LET_GO, []),
     "instances that are left make it a release": (
-        {"instances": [held()], "copies": [copy()], "crd": crd(), "reported": True},
+        {"instances": [held()], "copies": [copy()], "crd": crd()},
         [RELEASED], ["Draining"],
     ),
     "the CRD stays with them": (
-        {"instances": [instance()], "crd": crd(), "copied": [secret()], "reported": True},
+        {"instances": [instance()], "crd": crd(), "copied": [secret()]},
         LET_GO, [],
     ),
 }  # fmt: skip
@@ -397,7 +356,7 @@ DELETING: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize(("facts", "steps", "reasons"), DELETING.values(), ids=DELETING.keys())
 def test_deleting(facts, steps, reasons):
-    decision = decide(seen(leaving("Delete"), **facts), now=NOW)
+    decision = decide(seen(leaving("Delete"), **{"reported": True, **facts}), now=NOW)
     assert (done(decision), reasons_of(decision)) == (steps, reasons)
     assert (decision.again is None) is (steps == LET_GO)
 
@@ -424,14 +383,10 @@ def test_what_goes_is_looked_at_more_often_than_what_stays():
     """No event tells here that the last one is gone."""
     kind, stays = held()
     goes = kind, deleting(stays)
-    looks = [
-        decide(
-            seen(leaving("Delete", draining=True), crd=crd(), syncing=True, instances=found),
-            now=NOW,
-        ).again
-        for found in ([held("b"), goes], [held("b")])
-    ]
-    assert looks == [SOMEWHAT_LATER, RECHECK]
+    for found, again in (([held("b"), goes], SOMEWHAT_LATER), ([held("b")], RECHECK)):
+        facts = {"crd": crd(), "syncing": True, "instances": found}
+        look = seen(leaving("Delete", draining=True), **facts)
+        assert decide(look, now=NOW).again == again
 
 
 def test_a_space_that_goes_without_instances_is_no_different():
@@ -459,9 +414,7 @@ DETACHED = {
         held()[1], {"finalizers": [OTHERS], "annotations": {keys.BOUND: None}},
     ),
     "one that is marked": (instance()[1], {"annotations": {keys.BOUND: None}}),
-    "one that is held": (
-        live_like(held()[1], annotations={}), {"finalizers": [OTHERS]},
-    ),
+    "one that is held": (live_like(held()[1], annotations={}), {"finalizers": [OTHERS]}),
     "one that never was": (live(DATABASE, "a", namespace="dev"), None),
 }  # fmt: skip
 
@@ -484,17 +437,6 @@ def test_a_detached_binding_is_not_held():
     assert patch is not None
     assert not is_held(merged(leaving(), patch.body))
     assert unheld(APP_CLUSTER, API_SERVICE_BINDING, binding("Release"), keys.DRAIN) is None
-
-
-def merged(one, body):
-    """Return the object after a merge patch of its metadata."""
-    metadata = {**one["metadata"]}
-    for key, value in body["metadata"].items():
-        if key == "annotations":
-            notes = {**metadata.get("annotations", {}), **value}
-            value = {name: text for name, text in notes.items() if text is not None}
-        metadata[key] = value
-    return {**one, "metadata": metadata}
 
 
 class World:
