@@ -1,7 +1,6 @@
 """Writes the first files of a fleet repository. They are valid as they are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from string import Template
 from typing import Final
 
@@ -74,42 +73,23 @@ spec:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The names of the parts of a new fleet.
-
-    `plane` is the name of the control plane and its kubeconfig context, `apps` the contexts of the
-    app clusters by their names.
-    """
-
-    fleet: str
-    plane: tuple[str, str]
-    apps: Mapping[str, str]
-    team: str
-
-
-@dataclass(frozen=True, slots=True)
-class ControlPlane:
-    """A control plane that is there: its kubeconfig context, and who makes its binding spaces."""
-
-    context: str
-    mode: str
-
-
-def files(names: Names, schema: str) -> dict[str, str]:
+def files(
+    schema: str, *, fleet: str, plane: str, context: str, apps: Mapping[str, str], team: str
+) -> dict[str, str]:
     """Return the files of a fleet with these names, by path.
 
     `schema` is the text of the JSON Schema, which an editor finds by the first line of each file.
+    `plane` is the name of the control plane and `context` its kubeconfig context, `apps` the
+    contexts of the app clusters by their names.
     """
-    (plane, context), team = names.plane, names.team
     texts = {
-        "fleet.yaml": _filled(_FLEET, fleet=names.fleet),
+        "fleet.yaml": _filled(_FLEET, fleet=fleet),
         f"controlplanes/{plane}.yaml": _filled(_PLANE, plane=plane, context=context),
         "templates/postgresql.yaml": _TEMPLATE,
         f"bindings/{team}/postgresql.yaml": _filled(_BINDING, team=team, name=f"{team}-postgresql"),
         f"policies/{team}.yaml": _filled(_POLICY, team=team, paths=f"bindings/{team}/**"),
     }
-    for app, its in names.apps.items():
+    for app, its in apps.items():
         text = _filled(_CLUSTER, app=app, context=its, plane=plane, team=team)
         texts[f"clusters/{app}.yaml"] = text
     return _finished(texts, schema)
@@ -127,14 +107,14 @@ def name_of(context: str, otherwise: str) -> str:
 
 
 def live_files(
-    name: str, schema: str, plane: ControlPlane, apps: Mapping[str, str]
+    schema: str, *, fleet: str, context: str, mode: str, apps: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the files of a fleet whose clusters are there already, without any Binding.
 
-    `apps` are the kubeconfig contexts of the app clusters by their names. The control plane is
-    called as its context, where that is a name.
+    The control plane, which makes binding spaces in this `mode`, is called as its kubeconfig
+    context, where that is a name. `schema` and `apps` are as for `files`.
     """
-    own = name_of(plane.context, "main")
+    own = name_of(context, "main")
     patterns = ("controlplanes", "clusters", "templates", "bindings/**", "policies")
     include: list[JSON] = [{"glob": f"{one}/*.yaml", "optional": True} for one in patterns]
     # What is live is imported as it is, and no Policy knows of it yet.
@@ -143,13 +123,13 @@ def live_files(
         "policies": {"default": "Allow"},
         "prune": {"mode": "report", "maxDeletes": 5},
     }
-    at: dict[str, JSON] = {"access": {"kubeconfigContext": plane.context}, "mode": plane.mode}
+    at: dict[str, JSON] = {"access": {"kubeconfigContext": context}, "mode": mode}
     texts = {
-        "fleet.yaml": _document("Fleet", name, spec),
+        "fleet.yaml": _document("Fleet", fleet, spec),
         f"controlplanes/{own}.yaml": _document("ControlPlane", own, at),
     }
-    for app, context in apps.items():
-        access = {"kubeconfigContext": context}
+    for app, its in apps.items():
+        access = {"kubeconfigContext": its}
         spec = {"access": access, "controlPlane": own}
         texts[f"clusters/{app}.yaml"] = _document("Cluster", app, spec)
     return _finished(texts, schema)

@@ -96,10 +96,18 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     _check_name(owner, "--team")
     apps = _apps(app or [])
     if live is None:
-        names = scaffold.Names(
-            name or _FLEET, _named(plane, "--control-plane"), apps or _APPS, owner
+        own, way = _named(plane, "--control-plane")
+        _write(
+            path,
+            scaffold.files(
+                schema_text(),
+                fleet=name or _FLEET,
+                plane=own,
+                context=way,
+                apps=apps or _APPS,
+                team=owner,
+            ),
         )
-        _write(path, scaffold.files(names, schema_text()))
         where = shlex.quote(str(path))
         typer.echo(f"Next: klutchctl validate {where}")
         typer.echo(f"On this machine: klutchctl sandbox up --fleet {where} --services --programs")
@@ -111,8 +119,8 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     if not _is_context(live):
         raise typer.BadParameter(f"{live!r} cannot stand in a file", param_hint="'--from'")
     name = name or uvloop.run(_live_fleet(live, settings))
-    found = scaffold.ControlPlane(live, mode.value)
-    _write(path, scaffold.live_files(name, schema_text(), found, apps))
+    found = scaffold.live_files(schema_text(), fleet=name, context=live, mode=mode.value, apps=apps)
+    _write(path, found)
     return _imported(path, path / "bindings", settings)
 
 

@@ -4,8 +4,6 @@ Of the document, a new minor version adds fields, a major breaks. It has the uni
 controller wrote it, what that knows of its source, its rounds and what waits. Not the files.
 """
 
-import json
-import re
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cache
@@ -16,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from reconciler.apply import Outcome, Status
 from reconciler.core import typed_json
-from reconciler.core.errors import ConfigError, Origin
+from reconciler.core.errors import Origin
 from reconciler.core.manifest import JSON, Manifest, indented
 from reconciler.core.times import format_time
 from reconciler.core.typed_json import Moment
@@ -32,7 +30,6 @@ FORMAT: Final = "klutchctl.dev/status"
 VERSION: Final = "1.2"
 HINT: Final = "`klutchctl status -o json=FILE` writes one"
 
-_VERSIONS: Final = re.compile(r"1\.[0-9]{1,9}")
 _HEALTH: Final = ("state", "reason", "message", "since", "sinceExact", "lastKnown")
 
 T = TypeVar("T")
@@ -188,6 +185,9 @@ class StatusDocument:
         return _bare(board) if self.operation is None else self.operation.state(board)
 
 
+_FORMAT: Final = typed_json.Format(FORMAT, VERSION, "a status document", HINT, StatusDocument)
+
+
 def dump(board: Board, *, state: FleetState | None = None) -> str:
     """Return one JSON object and a newline; with what a controller knows, where one does."""
     document = _as(
@@ -243,25 +243,8 @@ def parse(content: str | bytes, source: str) -> FleetState:
 
     Raises ConfigError with the place for anything else, and for another major version.
     """
-    found = _json(content, source)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise ConfigError("not a status document", where=source, hint=HINT)
-    version = found.get("version")
-    if not isinstance(version, str) or not _VERSIONS.fullmatch(version):
-        problem = f"must be 1.x: this klutchctl reads and writes {VERSION}"
-        raise ConfigError(problem, where=f"{source}: /version")
-    try:
-        return _reader().read(found).state()
-    except typed_json.Mismatch as error:
-        raise ConfigError(error.problem, where=f"{source}: {error.pointer}") from None
-
-
-def _json(content: str | bytes, source: str) -> JSON:
-    try:
-        value: JSON = json.loads(content)
-    except (ValueError, RecursionError):
-        raise ConfigError("not a JSON document", where=source, hint=HINT) from None
-    return value
+    _, document = _FORMAT.read(content, source)
+    return document.state()
 
 
 @cache
@@ -272,8 +255,3 @@ def adapter() -> TypeAdapter[StatusDocument]:
 @cache
 def _unit_adapter() -> TypeAdapter[UnitDocument]:
     return TypeAdapter(UnitDocument)
-
-
-@cache
-def _reader() -> typed_json.Reader[StatusDocument]:
-    return typed_json.Reader(StatusDocument)

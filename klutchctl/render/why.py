@@ -4,6 +4,7 @@ The document is versioned: a new minor version adds fields, a major breaks.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Final, TypeAlias
 
 from klutchctl.render import plan_rows, terminal
@@ -64,9 +65,9 @@ def _files(explanation: Explanation) -> Iterator[str]:
 
 def facts(source: Provenance) -> Iterator[Fact]:
     """Yield what the files say of a binding, each with where."""
-    yield "Binding", source.binding, source.origin
-    yield "Cluster", source.cluster, source.cluster_origin
-    yield "ControlPlane", source.control_plane, source.control_plane_origin
+    named = (source.binding, source.cluster, source.control_plane)
+    for kind, one in zip(("Binding", "Cluster", "ControlPlane"), named, strict=True):
+        yield kind, one.name, one.origin
     for clause in source.clauses:
         yield (
             "selector",
@@ -75,7 +76,7 @@ def facts(source: Provenance) -> Iterator[Fact]:
         )
     yield "selected", _selected(source), None
     if source.template:
-        yield "Template", source.template, source.template_origin
+        yield "Template", source.template.name, source.template.origin
     for unit in source.units:
         yield "unit", unit.name, None
     for claim in source.claims:
@@ -87,7 +88,7 @@ def facts(source: Provenance) -> Iterator[Fact]:
     yield "deletionPolicy", source.deletion_policy, None
     for verdict in source.verdicts:
         said = "allows it" if verdict.allows else "does not allow it"
-        yield "Policy", f"{verdict.policy} {said}", verdict.origin
+        yield "Policy", f"{verdict.name} {said}", verdict.origin
 
 
 def _selected(source: Provenance) -> str:
@@ -143,30 +144,20 @@ def as_json(explanation: Explanation, health: Sequence[UnitHealth]) -> str:
 
 
 def _source_json(source: Provenance) -> dict[str, JSON]:
+    said = asdict(source)
     return {
-        "binding": source.binding,
-        "origin": origin_json(source.origin),
-        "cluster": {"name": source.cluster, "origin": origin_json(source.cluster_origin)},
-        "controlPlane": {
-            "name": source.control_plane,
-            "origin": origin_json(source.control_plane_origin),
-        },
+        "binding": source.binding.name,
+        "origin": origin_json(source.binding.origin),
+        "cluster": said["cluster"],
+        "controlPlane": said["control_plane"],
         "selected": source.selected,
-        "selector": [
-            {"text": one.text, "origin": origin_json(one.origin), "holds": one.holds}
-            for one in source.clauses
-        ],
-        "template": None
-        if source.template_origin is None
-        else {"name": source.template, "origin": origin_json(source.template_origin)},
+        "selector": said["clauses"],
+        "template": said["template"],
         "claims": [_claim_json(one) for one in source.claims],
         "parameters": source.parameters,
         "deletionPolicy": source.deletion_policy,
         "dependsOn": list(source.depends_on),
-        "policies": [
-            {"name": one.policy, "origin": origin_json(one.origin), "allows": one.allows}
-            for one in source.verdicts
-        ],
+        "policies": said["verdicts"],
     }
 
 

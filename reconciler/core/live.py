@@ -3,12 +3,9 @@
 `observe` makes these from API servers, `parse_live` from a snapshot; planning reads only these.
 """
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache
-from typing import Annotated, Final, NoReturn, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field
 
@@ -140,20 +137,7 @@ def parse_live(content: bytes, source: str) -> Live:
 
     Raises ConfigError for anything else, and for a version that is not ours.
     """
-    document = _json(content, source)
-    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-        raise ConfigError("not a snapshot", where=source, hint=HINT)
-    version = document.get("version")
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise ConfigError("must be a number", where=f"{source}: /version")
-    if version != VERSION:
-        message = f"a snapshot of format version {version}, and this klutchctl reads {VERSION}"
-        hint = "Upgrade klutchctl" if version > VERSION else "Take a new snapshot"
-        raise ConfigError(message, where=source, hint=hint)
-    try:
-        snapshot = _reader().read(document)
-    except typed_json.Mismatch as error:
-        raise ConfigError(error.problem, where=f"{source}: {error.pointer}") from None
+    _, snapshot = _FORMAT.read(content, source)
     return Live(
         control_planes=_part(snapshot.control_planes, f"{source}: /controlPlanes"),
         clusters=_part(snapshot.clusters, f"{source}: /clusters"),
@@ -252,26 +236,7 @@ class _Snapshot:
     leaving: _Part
 
 
-@cache
-def _reader() -> typed_json.Reader[_Snapshot]:
-    return typed_json.Reader(_Snapshot)
-
-
-def _json(content: bytes, source: str) -> JSON:
-    try:
-        value: JSON = json.loads(content, parse_constant=_not_json, parse_float=_finite)
-    except (ValueError, RecursionError):
-        raise ConfigError("not a JSON document", where=source, hint=HINT) from None
-    return value
-
-
-def _not_json(constant: str) -> NoReturn:
-    raise ValueError(constant)  # NaN, the infinities, and what is too large for a number
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _not_json(text)
+_FORMAT: Final = typed_json.Format(FORMAT, VERSION, "a snapshot", HINT, _Snapshot)
 
 
 def _part(part: _Part, where: str) -> dict[str, ClusterState | Unavailable]:

@@ -5,11 +5,9 @@ major version breaks. Its id is a digest of the plan's content, so the same file
 state give the same id. Decides nothing about the changes.
 """
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import cache
+from dataclasses import asdict, replace
 from typing import Final
 
 from reconciler.core import manifest, typed_json
@@ -21,9 +19,9 @@ from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import Action, Change, Plan
 
 FORMAT: Final = "klutchctl.dev/plan"
-MAJOR: Final = 1
-MINOR: Final = 1
+VERSION: Final = "1.1"
 HINT: Final = "`klutchctl plan --out FILE` makes one"
+_FORMAT: Final = typed_json.Format(FORMAT, VERSION, "a saved plan", HINT, Plan)
 ID_LENGTH: Final = 32
 
 # What is in the document and not in its id. Where the files are is: an apply reads them there.
@@ -54,7 +52,7 @@ def document(plan: Plan) -> dict[str, JSON]:
     content = _content(plan)
     head: dict[str, JSON] = {
         "format": FORMAT,
-        "version": f"{MAJOR}.{MINOR}",
+        "version": VERSION,
         "id": plan.id or _identity(content),
     }
     return {**head, **content}
@@ -71,32 +69,13 @@ def parse(content: bytes, path: str) -> Plan:
     Raises ConfigError with the place for anything else, for another major version, and for a
     file that was changed since.
     """
-    problem: ConfigError
-    try:
-        return _parse(content, path)
-    except RecursionError:
-        problem = _no_plan(path, "it is nested too deeply")
-    except json.JSONDecodeError as error:
-        place = f"{path}:{error.lineno}:{error.colno}"
-        problem = _no_plan(place, f"it is not JSON: {error.msg}")
-    except UnicodeDecodeError:
-        problem = _no_plan(path, "it is not UTF-8 text")
-    except ValueError:  # a number that JSON does not have, or of thousands of digits
-        problem = _no_plan(path, "it has a number that cannot be read")
-    # Raised out here: as the context of the new error, the old one would carry the content along.
-    raise problem
-
-
-def _parse(content: bytes, path: str) -> Plan:
-    found = json.loads(content.decode("utf-8-sig"), parse_constant=_no_such_number)
-    _check_version(found, path)
+    found, plan = _FORMAT.read(content, path)
     if manifest.get_maps(found, "summary", "against", "denied"):
         raise ConfigError(
             "the plan of a pull request that a Policy denies",
             where=path,
             hint="It is for reading only: mend the pull request, and plan again",
         )
-    plan = _read(found, path)
     if plan.id != _identity(found):
         raise ConfigError(
             "the plan was changed after it was written, or it is cut",
@@ -104,42 +83,6 @@ def _parse(content: bytes, path: str) -> Plan:
             hint="Make a new one with `klutchctl plan --out`",
         )
     return plan
-
-
-def _no_plan(where: str, why: str) -> ConfigError:
-    return ConfigError(f"is not a saved plan: {why}", where=where, hint=HINT)
-
-
-def _read(found: JSON, path: str) -> Plan:
-    """Return the plan in a document of our major version; keys that are unknown are ignored."""
-    try:
-        return _reader().read(found)
-    except typed_json.Mismatch as error:
-        raise _no_plan(f"{path}: {error.pointer}", f"it {error.problem}") from None
-
-
-@cache
-def _reader() -> typed_json.Reader[Plan]:
-    return typed_json.Reader(Plan)
-
-
-def _check_version(found: JSON, path: str) -> None:
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise _no_plan(path, "it is another document")
-    version = manifest.get_text(found, "version")
-    match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", version, re.ASCII)
-    if match is None:
-        raise ConfigError('must be "major.minor"', where=f"{path}: /version")
-    if int(match[1]) != MAJOR:
-        raise ConfigError(
-            f"a plan of version {version}, and this klutchctl reads {MAJOR}.x",
-            where=path,
-            hint="Read it with the klutchctl that wrote it, or make a new plan",
-        )
-
-
-def _no_such_number(text: str) -> JSON:
-    raise ValueError(text)
 
 
 def _identity(found: Manifest) -> str:
@@ -163,25 +106,9 @@ def _content(plan: Plan) -> dict[str, JSON]:
         "clusters": plan.clusters_total,
         "sections": dict(plan.sections),
         "changes": [whole_line(change) for change in plan.changes],
-        "widened": [
-            {
-                "unit": unit_json(claim.unit),
-                "binding": claim.binding,
-                "claim": claim.claim,
-                "before": claim.before,
-                "after": claim.after,
-                "origin": origin_json(claim.origin),
-            }
-            for claim in plan.widened
-        ],
-        "held": [
-            {"guard": one.guard, "message": one.message, "clusters": list(one.clusters)}
-            for one in plan.held
-        ],
-        "unseen": [
-            {"name": cluster.name, "reason": cluster.reason, "remedy": cluster.remedy}
-            for cluster in plan.unseen
-        ],
+        "widened": list(map(asdict, plan.widened)),
+        "held": list(map(asdict, plan.held)),
+        "unseen": list(map(asdict, plan.unseen)),
         "warnings": list(plan.warnings),
     }
 

@@ -10,11 +10,10 @@ from typing import Any
 from reconciler.blueprints.objects import parameters_digest
 from reconciler.core.errors import Origin
 from reconciler.core.live import Live, control_plane_ref_name
-from reconciler.fleet import policies, reference_index
+from reconciler.fleet import parsing, policies, reference_index
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.load import Loaded
 from reconciler.fleet.models import PolicyDocument
-from reconciler.fleet.parsing import Document
 from reconciler.fleet.reference_index import ReferenceIndex
 from reconciler.fleet.service_models import Selector
 from reconciler.fleet.values import Claim, Fleet, PruneMode, UnitKey
@@ -39,30 +38,34 @@ class Clause:
 class Verdict:
     """The verdict of a Policy over the Binding's file on it in the cluster."""
 
-    policy: str
+    name: str  # of the Policy
     origin: Origin  # of what allows it, else of the Policy
     allows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document by its name, and its place."""
+
+    name: str
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """A Binding of the files in one cluster.
 
-    `clauses` are the parts of its selector; `selected` says what they come to. `template_origin`
-    is None where it names resources itself. `claims` are those of the cluster, empty where it is
-    not selected. `parameters` is a digest, "" for none.
+    `clauses` are the parts of its selector; `selected` says what they come to. `template` is None
+    where it names resources itself. `claims` are those of the cluster, empty where it is not
+    selected. `parameters` is a digest, "" for none.
     """
 
-    binding: str
-    origin: Origin
-    cluster: str
-    cluster_origin: Origin
-    control_plane: str
-    control_plane_origin: Origin
+    binding: Document
+    cluster: Document
+    control_plane: Document
     selected: bool
     clauses: tuple[Clause, ...]
-    template: str
-    template_origin: Origin | None
+    template: Document | None
     units: tuple[UnitKey, ...]
     claims: tuple[Claim, ...]
     parameters: str
@@ -85,16 +88,12 @@ def provenance(loaded: Loaded, target: Target) -> Provenance | None:
     made = [key for key in found.keys(cluster.name) if key in loaded.fleet.units]
     first = loaded.fleet.units[made[0]] if made else None
     return Provenance(
-        binding=found.name,
-        origin=found.document.origin,
-        cluster=cluster.name,
-        cluster_origin=cluster.origin,
-        control_plane=plane.name,
-        control_plane_origin=plane.origin,
+        binding=Document(found.name, found.document.origin),
+        cluster=Document(cluster.name, cluster.origin),
+        control_plane=Document(plane.name, plane.origin),
         selected=cluster.name in found.clusters,
         clauses=tuple(_clauses(found, cluster.name, loaded.references)),
-        template=spec.template or "",
-        template_origin=found.template.origin if found.template else None,
+        template=Document(spec.template or "", found.template.origin) if found.template else None,
         units=found.keys(cluster.name),
         claims=first.claims if first else (),
         parameters=parameters_digest(first.parameters if first else spec.parameters),
@@ -146,7 +145,7 @@ def _verdicts(loaded: Loaded, bound: ResolvedBinding, cluster: str) -> Iterator[
 
 
 def _allowing(
-    document: Document[PolicyDocument],
+    document: parsing.Document[PolicyDocument],
     template: str | None,
     cluster: str,
     labels: Mapping[str, Mapping[str, str]],

@@ -1,4 +1,4 @@
-"""`klutchctl plan` and `status` against real clusters, where an object is deeper than any reader."""
+"""`klutchctl plan` and `status` on real clusters, where an object is deeper than any reader."""
 
 import pytest
 

@@ -123,12 +123,8 @@ def test_a_number_or_flag_is_not_read_from_text_or_from_the_other(path: tuple[An
 
 
 REFUSED: dict[str, bytes] = {
-    "not JSON": b"klutch",
     "a plan file": b'{"format": "klutchctl.dev/plan"}',
     "a newer version": b'{"format": "klutchctl.dev/live", "version": 2}',
-    "an infinite number": b'{"version": 1e999}',
-    "not a number": b'{"version": NaN}',
-    "nested too deeply": b"[" * 100_000,
     "a number of text": b'{"format": "klutchctl.dev/live", "version": "1"}',
     "nothing inside": b'{"format": "klutchctl.dev/live", "version": 1}',
     "neither seen nor unseen": json.dumps(

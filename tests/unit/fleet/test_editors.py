@@ -75,8 +75,14 @@ def test_what_is_wrong_in_its_form_has_a_mark(validator, name):
 
 
 # YAML takes each of these names for something else where it is not in quotes.
-NAMES = scaffold.Names("on", ("12", "eu: a, b"), {"no": "1e3", "app-2": "app-2"}, "null")
-INITIAL = scaffold.files(NAMES, FILE.read_text("utf-8"))
+INITIAL = scaffold.files(
+    FILE.read_text("utf-8"),
+    fleet="on",
+    plane="12",
+    context="eu: a, b",
+    apps={"no": "1e3", "app-2": "app-2"},
+    team="null",
+)
 
 
 @pytest.mark.parametrize("path", [path for path in INITIAL if path.endswith(".yaml")])

@@ -113,6 +113,7 @@ REFUSED = {
     "a second line": b'{"a":\n x}',
     "bytes": b"\xff\xfe",
     "NaN": b'{"a": NaN}',
+    "an infinite number": b'{"a": 1e999}',
     "a huge number": b'{"a": ' + b"9" * 5_000 + b"}",
     "deep": b"[" * 100_000,
     "deep in a field": edited(sections="[0]").replace(b'"[0]"', b"[" * 99_999),

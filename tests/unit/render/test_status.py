@@ -136,29 +136,25 @@ def test_older_and_newer_minor_versions_are_read():
     assert again(OPERATED, version="1.7", gates=[]) == OPERATED
 
 
+NONE = "is not a status document: it"
 WRONG = {
-    "no JSON": ("{", "status.json: not a JSON document"),
-    "endless nesting": ("[" * 100_000, "status.json: not a JSON document"),
-    "a list": ("[]", "status.json: not a status document"),
-    "a plan": ({"format": "klutchctl.dev/plan"}, "status.json: not a status document"),
-    "the next major": ({"version": "2.0"}, "status.json: /version: must be 1.x"),
-    "a number as version": ({"version": 1}, "status.json: /version: must be 1.x"),
-    "no clusters": ({"clusters": None}, "status.json: /clusters: must be a list"),
-    "a time of no zone": ({"time": "2026-11-21"}, "status.json: /time: has another form"),
+    "a plan": ({"format": "klutchctl.dev/plan"}, "status.json: is not a status document"),
+    "the next major": ({"version": "2.0"}, "status.json: a status document of version 2.0"),
+    "a number as version": ({"version": 1}, "status.json: /version: must be a version"),
+    "no clusters": ({"clusters": None}, f"status.json: /clusters: {NONE} must be a list"),
+    "a time of no zone": ({"time": "2026-11-21"}, f"status.json: /time: {NONE} has another form"),
     "a state of no meaning": (
         {"clusters": [{"name": "a", "controlPlane": "b", "state": "Fine"}]},
-        "status.json: /clusters/0/state: must be one of Ready, Progressing",
+        f"status.json: /clusters/0/state: {NONE} must be one of Ready, Progressing",
     ),
 }
 
 
 @pytest.mark.parametrize(("change", "problem"), WRONG.values(), ids=WRONG.keys())
 def test_what_is_no_status_document_is_refused_by_its_place(change, problem):
-    if isinstance(change, dict):
-        written = json.loads(status_document.dump(values.board()))
-        change = json.dumps({**written, **change})
+    written = json.loads(status_document.dump(values.board()))
     with pytest.raises(ConfigError) as caught:
-        status_document.parse(change, "status.json")
+        status_document.parse(json.dumps({**written, **change}), "status.json")
     assert str(caught.value).startswith(problem)
 
 

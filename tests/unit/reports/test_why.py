@@ -96,12 +96,13 @@ def test_every_fact_has_its_place(name):
         parse_target(f"shop/{name}"),
     )
     assert found is not None
-    assert str(found.origin).startswith("bindings/db.yaml:3")
-    assert str(found.cluster_origin).startswith("clusters/shop.yaml:3")
-    assert str(found.template_origin).startswith("templates/pg.yaml:3")
+    assert found.template is not None
+    assert str(found.binding.origin).startswith("bindings/db.yaml:3")
+    assert str(found.cluster.origin).startswith("clusters/shop.yaml:3")
+    assert str(found.template.origin).startswith("templates/pg.yaml:3")
     assert str(found.clauses[0].origin) == "bindings/db.yaml:4:52"
     assert [str(one.origin) for one in found.claims] == ["templates/pg.yaml:4:60"]
-    assert [(one.policy, one.allows, str(one.origin)) for one in found.verdicts] == [
+    assert [(one.name, one.allows, str(one.origin)) for one in found.verdicts] == [
         ("team", True, "policies/p.yaml:4:39")
     ]
     assert [one.name for one in found.units] == ["pgs.gi.o"]

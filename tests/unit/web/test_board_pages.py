@@ -187,7 +187,7 @@ def test_units_are_explained_by_the_newest_files():
         newest.append(fleet_texts.tree({"bindings/db.yaml": spaces + fleet_texts.BINDING}))
         found = explain(key)
         assert found is not None
-        assert found.origin.line == 3 + bool(spaces)
+        assert found.binding.origin.line == 3 + bool(spaces)
     assert explain(UnitKey("shop", "gi.o", "others")) is None
 
 
