@@ -49,8 +49,7 @@ _LONGEST_PAUSE: Final = 30.0
 _LONGEST_REQUEST: Final = 300.0  # how long a server may ask to be left alone
 _WELL_AFTER: Final = 5.0  # seconds that a stream lasts where nothing is wrong
 _BROKEN_WATCHES: Final = 3  # watches that break off before the first event
-# Servers send a bookmark every minute.
-_SILENCE: Final = 90.0
+_SILENCE: Final = 90.0  # servers send a bookmark every minute, of most kinds
 _SOON: Final = 240.0  # seconds; a server that has no reason lets a watch last for longer
 _LATELY: Final = 10.0  # seconds for which a server may prune by the schema that it had
 
@@ -190,7 +189,8 @@ class Informer:
                 self._version = ""
             if self._optional and isinstance(error, NotServed | Forbidden):
                 self._synced.set()
-            is_fine = self._optional and isinstance(error, NotServed)
+            # A watch that flowed is resumed: proxies end streams, and some bookmarks do not come.
+            is_fine = self._flowed() or (self._optional and isinstance(error, NotServed))
             self._trouble = "" if is_fine else str(error)
             if not is_fine:
                 fields = {"cluster": self.ref.cluster, "ref": self.ref.object, "error": str(error)}

@@ -282,6 +282,20 @@ async def test_a_list_that_cannot_be_had_takes_nothing_away(world, broken):
         await world.shows(informer)
 
 
+@pytest.mark.parametrize("end", [Delay(churn.SILENCE + 1), Cut("rst")], ids=["silent", "cut"])
+async def test_a_watch_that_can_be_resumed_is_no_trouble(world, caplog, monkeypatch, end):
+    monkeypatch.setattr(informers, "_WELL_AFTER", 0.0)
+    async with churn.following(world.informer(silence=churn.SILENCE)) as informer:
+        await world.shows(informer)
+        world.proxy.add(churn.WATCHES, end, at=Body(lines=1))
+        for name in ("a", "b", "c"):
+            await world.create(name)
+            await world.shows(informer)
+        await eventually(lambda: informer.restarts > 2)
+        assert not informer.trouble
+        assert "out of date" not in caplog.text
+
+
 async def test_a_watch_that_is_always_too_old_is_no_loop_of_lists(world):
     lists, began = Tally(), time.monotonic()
     world.proxy.add(churn.LISTS, lists)
