@@ -30,6 +30,7 @@ class Story:
     """What happened to one claim, 0.0 for what has not. Its status is told in `phase`."""
 
     namespace: str
+    uid: str = ""
     made: float = 0.0
     copied: float = 0.0
     reported: float = 0.0
@@ -84,6 +85,10 @@ class Load:
         """Create claims with copies, as a sync that is done has left them."""
         await self._each(names, self._fill)
 
+    async def stamp(self, names: Iterable[str]) -> None:
+        """Write the uids that a konnector would have written, and the bare loop has not."""
+        await self._each(names, lambda name: self._stamp(name, self.stories[name].uid))
+
     async def make_secrets(self, names: Iterable[str]) -> None:
         """Create credentials on the control plane."""
         await self._each(names, self._make_secret)
@@ -116,10 +121,17 @@ class Load:
 
     async def _make(self, name: str) -> None:
         story = self.stories[name] = Story(self._namespace_of(name))
-        await self._write(
+        story.uid = await self._write(
             self._app, "POST", self._collection(story.namespace), self._claim(name), _JSON
         )
         story.made = time.monotonic()
+
+    async def _stamp(self, name: str, uid: str) -> None:
+        marks = {"metadata": {"annotations": {keys.CLAIM_UID: uid}}}
+        here = self._namespace_of(name)
+        for session, namespace in ((self._app, here), (self._plane, self._orders.homes[here])):
+            path = f"{self._collection(namespace)}/{name}"
+            await self._write(session, "PATCH", path, marks, MERGE_PATCH)
 
     async def _report(self, name: str, phase: str) -> None:
         story = self.stories[name]
@@ -136,10 +148,11 @@ class Load:
         home = self._orders.homes[namespace]
         held = {"finalizers": [keys.SYNCER], "annotations": MARKS}
         made = {**claim, "metadata": {**claim["metadata"], **held}}
-        await self._write(self._app, "POST", self._collection(namespace), made, _JSON)
+        uid = await self._write(self._app, "POST", self._collection(namespace), made, _JSON)
         there = {"name": name, "namespace": home, "annotations": MARKS}
         copy = {**claim, "metadata": there}
         await self._write(self._plane, "POST", self._collection(home), copy, _JSON)
+        await self._stamp(name, uid)
 
     async def _make_secret(self, name: str) -> None:
         home = self._orders.homes[self._namespace_of(name)]
@@ -153,7 +166,8 @@ class Load:
 
     async def _write(
         self, session: aiohttp.ClientSession, method: str, path: str, body: Any, content: str
-    ) -> None:
+    ) -> str:
+        """Return the uid of the object in the answer."""
         headers = {"Content-Type": content}
         async with session.request(
             method, path, data=orjson.dumps(body), headers=headers
@@ -161,6 +175,7 @@ class Load:
             answer = await response.read()
             assert response.status < 300, answer
         self.sent += 1
+        return str(orjson.loads(answer)["metadata"]["uid"])
 
     async def _follow(
         self, session: aiohttp.ClientSession, path: str, see: Callable[[Any], None]
