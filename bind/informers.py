@@ -6,20 +6,20 @@ changed leads to keys, and a key finds its objects."""
 from collections.abc import Iterable
 from typing import Final
 
-from bind import bounds, parties
+from bind import bounds
 from bind.export.decide import resources
 from bind.rbac_changes import granted
-from bind.service_namespace.facts import home_of
+from bind.service_namespace.facts import key_of
 from reconciler import api
 from reconciler.blueprints import rbac
 from reconciler.controller.manager import ClusterInformers
-from reconciler.core import keys, manifest, names, refs
+from reconciler.core import field_set, keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
 from reconciler.kube.budgets import OF_CLAIMS
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Bodies
-from reconciler.kube.store import Store
+from reconciler.kube.store import Store, without_managed_fields
 from reconciler.kube.turns import Party
 
 # Names of indexes. Where a value is a place, it is an ObjectKey.
@@ -28,7 +28,7 @@ SPACE: Final = "space"  # the namespace of an object, or of the object that it d
 RESOURCE: Final = "plural.group"
 WANTED: Final = "the place of an export"
 GRANTED: Final = "plural.group, exported or claimed"
-HOME: Final = "the place of an APIServiceNamespace"
+MAPPED: Final = "the place of an APIServiceNamespace"
 TARGET: Final = "service namespace"
 SOURCE: Final = "the place of the kubeconfig Secret"
 OWNER: Final = "the place of an AppClusterBinding"
@@ -95,13 +95,13 @@ class Informers(ClusterInformers):
         self._crds = Bodies(self.cluster, self.crds)
         of_namespaces = {
             NAME: _name,
-            HOME: _home,
-            SPACE: lambda one: [home.namespace for home in _home(one)],
+            MAPPED: _mapping_keys,
+            SPACE: lambda one: [key.namespace for key in _mapping_keys(one)],
         }
         self.namespaces = self._view(
             refs.NAMESPACE,
             of_namespaces | ({SUBJECT: _subject} if door else {}),
-            trim=parties.trimmed_namespace,
+            trim=trimmed_namespace,
         )
 
     def _serve_rights(self, *, quotas: bool) -> None:
@@ -150,7 +150,7 @@ class Informers(ClusterInformers):
     def party(self, space: str) -> Party:
         """Return for whom work in a space is done, as far as the views know."""
         binding = self.cluster_bindings.get(space, names.CLUSTER_BINDING)
-        return parties.party_of(space, self.namespaces.get("", space), binding)
+        return party_of(space, self.namespaces.get("", space), binding)
 
     def template(self, resource: str) -> Manifest | None:
         return next(iter(api.by_resource(self.templates.by(RESOURCE, resource)).values()), None)
@@ -226,10 +226,10 @@ def _wanted(request: Manifest) -> Iterable[ObjectKey]:
     return [ObjectKey(manifest.namespace_of(request), resource) for resource in resources(request)]
 
 
-def _home(namespace: Manifest) -> Iterable[ObjectKey]:
+def _mapping_keys(namespace: Manifest) -> Iterable[ObjectKey]:
     mark = manifest.annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
-    home = home_of(mark)
-    return [] if home is None else [ObjectKey(home.space, home.name)]
+    key = key_of(mark)
+    return [] if key is None else [ObjectKey(key.space, key.name)]
 
 
 def _subject(namespace: Manifest) -> Iterable[str]:
@@ -277,3 +277,39 @@ def _owner(live: Manifest) -> Iterable[ObjectKey]:
     namespace = labels.get(keys.APP_CLUSTER_BINDING_NAMESPACE)
     name = labels.get(keys.APP_CLUSTER_BINDING_NAME)
     return [ObjectKey(namespace, name)] if namespace and name else []
+
+
+# Finds the party of an object in a space, so that parties take turns (law 4). Pure.
+
+_OWNER: Final = "owner"  # beside `metadata`: no API server sends it, and nobody writes it there
+# Others may annotate Namespaces too, and could join the turns of any owner.
+_BELIEVED: Final = (keys.MANAGER_BACKEND, keys.MANAGER_CLI, keys.MANAGER_BIND)
+
+
+def trimmed_namespace(live: Manifest) -> Manifest:
+    """Return a Namespace without managedFields, but with the owner that they prove."""
+    notes = manifest.annotations_of(live)
+    owner = bounds.owner_of(notes.get(keys.IDENTITY, ""))
+    fields = field_set.owned(live, *_BELIEVED)
+    written = manifest.get_map(fields, "f:metadata", "f:annotations")
+    if not owner or f"f:{keys.IDENTITY}" not in written:
+        return without_managed_fields(live)
+    issuer = notes.get(keys.ISSUER, "") if f"f:{keys.ISSUER}" in written else ""
+    return {**without_managed_fields(live), _OWNER: f"{issuer} {owner}"}
+
+
+def party_of(space: str, namespace: Manifest | None, binding: Manifest | None) -> Party:
+    """Return the party of a space; `namespace` as trimmed, `binding` its ClusterBinding."""
+    if namespace is not None and bounds.is_of_fleet(namespace):
+        return Party(f"fleet {manifest.labels_of(namespace)[keys.FLEET]}", space)
+    if author := manifest.labels_of(binding or {}).get(keys.APP_CLUSTER_BINDING_NAMESPACE):
+        return Party(f"namespace {author}", space)
+    if owner := manifest.get_text(namespace, _OWNER):
+        return Party(f"identity {owner}", space)
+    return Party(f"space {space}", space)
+
+
+def party_of_binding(key: ObjectKey) -> Party:
+    """Return the party of the AppClusterBinding of a place."""
+    space = names.app_cluster_binding_space(*key)
+    return Party(f"namespace {key.namespace}", space)

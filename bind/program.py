@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from bind import parties
 from bind.app_cluster_binding import facts
 from bind.app_cluster_binding.controller import AppClusterBindings
 from bind.cluster_binding.controller import BinderRole, ClusterBindings
 from bind.cluster_binding.decide import STATES
 from bind.export.controller import ExportRequests, Exports
-from bind.informers import Informers
+from bind.informers import Informers, party_of_binding
 from bind.service_namespace.controller import ServiceNamespaces
 from bind.settings import Settings
 from reconciler.blueprints.export import Terms
@@ -215,7 +214,7 @@ def _party_of(
     """Return for whom a key is worked on: what many spaces of an owner want waits for itself."""
     place = key if isinstance(key, ObjectKey) else ObjectKey(key, names.CLUSTER_BINDING)
     is_author = controller == _APP_CLUSTER_BINDINGS
-    party = parties.party_of_binding(key) if is_author else informers.party(place.namespace)
+    party = party_of_binding(key) if is_author else informers.party(place.namespace)
     return party._replace(wide=any(one.view.store.is_wide(place) for one in reconciler.recents))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from konnector.informers import Homes, SpaceInformers
+from konnector.informers import Mappings, SpaceInformers
 from konnector.kubeconfig.connections import Connect, Probed
 from konnector.mass_loss.guard import Guardian
 from konnector.metrics import SyncMetrics
@@ -110,7 +110,7 @@ class SyncContext:
     views: SpaceInformers
     around: ProviderCallbacks
     space_uid: str
-    homes: Homes
+    mappings: Mappings
     want: Callable[[str], None]
     cut_off: Callable[[], str]
     guards: Guardian
@@ -127,7 +127,7 @@ class SyncContext:
 
     def are_stamped(self, app_namespace: str) -> bool:
         """Return whether a copy behind a mapping that lacks its claim's uid is of another life."""
-        marked = namespace_decide.is_marked(self.homes.mapping(app_namespace) or {})
+        marked = namespace_decide.is_marked(self.mappings.get(app_namespace) or {})
         return marked and not space_decide.is_anothers(self.views.cluster_binding)
 
     async def require_mapped(self, app_namespace: str) -> None:
@@ -136,7 +136,7 @@ class SyncContext:
         Raises Early where it is another one, of which the view does not know yet, and
         ClusterErrors.
         """
-        mapping = self.homes.mapping(app_namespace)
+        mapping = self.mappings.get(app_namespace)
         ref = Ref(self.agent.app.name, NAMESPACE, "", app_namespace)
         if mapping and namespace_decide.is_held(mapping, await self.agent.looks.metadata(ref)):
             raise Early(SOON)

@@ -109,7 +109,7 @@ class SpaceInformers(TaskSupervisor):
         await self._kinds.wait_synced()
 
 
-class Homes:
+class Mappings:
     """Follows the APIServiceNamespaces of one space. Only their status is believed (D.1).
 
     A service namespace has one app namespace: the first that says so, as long as it does. Else
@@ -128,13 +128,13 @@ class Homes:
         """Return the service namespace of an app namespace, "" while there is none."""
         return self._service.get(app_namespace, "")
 
-    def mapping(self, app_namespace: str) -> Manifest | None:
+    def get(self, app_namespace: str) -> Manifest | None:
         return self._mappings.get(self._space, app_namespace)
 
     def is_held(self, app_namespace: str) -> bool:
         """Return whether an app namespace is not known to be the one that was mapped."""
         live = self._namespaces.get("", app_namespace)
-        return namespace_decide.is_held(self.mapping(app_namespace), live)
+        return namespace_decide.is_held(self.get(app_namespace), live)
 
     def is_behind(self, app_namespace: str, live: Manifest | None) -> bool:
         """Return whether the view shows another app namespace than the one that `live` is in.
@@ -144,13 +144,13 @@ class Homes:
         """
         shown = self._namespaces.get("", app_namespace)
         ended = get_text(shown or {}, "metadata", "deletionTimestamp")
-        if self.mapping(app_namespace) is None or (shown is not None and not ended):
+        if self.get(app_namespace) is None or (shown is not None and not ended):
             return False
         made = get_text(live or {}, "metadata", "creationTimestamp")
         # Of one second, an object that goes is the ended one's: it would wait for its own end.
         return live is None or made > ended or (made == ended and not is_deleting(live))
 
-    def mappings(self) -> list[Manifest]:
+    def objects(self) -> list[Manifest]:
         return [one for one in self._mappings.all() if namespace_of(one) == self._space]
 
     def all(self) -> list[str]:
@@ -163,7 +163,7 @@ class Homes:
         return lambda: self._followers.remove(on_change)
 
     def _look(self, app_namespace: str) -> None:
-        mapping = self.mapping(app_namespace)
+        mapping = self.get(app_namespace)
         now = get_text(mapping, "status", "namespace")
         if mapping is not None and is_deleting(mapping):
             now = ""

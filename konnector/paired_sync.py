@@ -2,7 +2,7 @@
 
 On the control plane, rights and interest end at the service namespaces of the space (A.8): there is
 one informer for each, because one of all namespaces would hold the objects of every other tenant.
-Namespaces come and go with the homes. A cluster-scoped kind has one informer, of namespace "".
+Namespaces come and go with the mappings. A cluster-scoped kind has one informer, of namespace "".
 """
 
 from abc import abstractmethod
@@ -15,14 +15,14 @@ from typing import Final
 from konnector import APP_CLUSTER
 from konnector.claim.orphans import Terms
 from konnector.context import SOON, Early, SyncContext
-from konnector.informers import Homes
+from konnector.informers import Mappings
 from konnector.metrics import DOWN, UP, directions
 from reconciler.controller.controller import Controller
 from reconciler.controller.manager import InformerSet
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.queue import AHEAD, BEHIND
 from reconciler.controller.tasks import TaskSupervisor
-from reconciler.controller.tracing.trips import Write
+from reconciler.controller.tracing import Write
 from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import ClusterError, Forbidden, Oversized, Rejected
 from reconciler.core.manifest import Manifest, is_deleting, name_of, namespace_of, ref_of
@@ -61,14 +61,14 @@ class ServiceInformers(InformerSet[str]):
         self,
         cluster: Cluster,
         spec: InformerSpec,
-        homes: Homes,
+        mappings: Mappings,
         metrics: Metrics,
         *,
         on_change: Callable[[str, str], None],
         on_synced: Callable[[str], None],
     ) -> None:
         super().__init__(metrics)
-        self._cluster, self._spec, self._homes = cluster, spec, homes
+        self._cluster, self._spec, self._mappings = cluster, spec, mappings
         self._on_change, self._on_synced = on_change, on_synced
         self._followed: dict[str, str] = {}  # service namespaces by app namespace
         if not spec.kind.namespaced:
@@ -76,7 +76,7 @@ class ServiceInformers(InformerSet[str]):
 
     def of(self, app_namespace: str) -> ReadYourWrites | None:
         """Return the objects that belong to an app namespace; None until all were seen."""
-        service = self._homes.service(app_namespace) if self._spec.kind.namespaced else ""
+        service = self._mappings.service(app_namespace) if self._spec.kind.namespaced else ""
         if self._followed.get(app_namespace) != service:
             return None
         return self.synced(app_namespace)
@@ -90,9 +90,9 @@ class ServiceInformers(InformerSet[str]):
         if not self._spec.kind.namespaced:
             await super().run()
             return
-        unfollow = self._homes.follow(self._moved)
+        unfollow = self._mappings.follow(self._moved)
         try:
-            for app in self._homes.all():
+            for app in self._mappings.all():
                 self._moved(app)
             await super().run()
         finally:
@@ -100,7 +100,7 @@ class ServiceInformers(InformerSet[str]):
 
     def _moved(self, app: str) -> None:
         """Take up, or give up, the informer for an app namespace."""
-        service = self._homes.service(app)
+        service = self._mappings.service(app)
         if app in self._followed and self._followed[app] != service:
             self.drop(app)
             del self._followed[app]
@@ -176,7 +176,7 @@ class PairedSync(TaskSupervisor):
         self._there = ServiceInformers(
             link.plane,
             there,
-            link.homes,
+            link.mappings,
             link.agent.metrics,
             on_change=self._there_changed,
             on_synced=self.enqueue_all,
@@ -189,10 +189,12 @@ class PairedSync(TaskSupervisor):
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Sync one name in one app namespace, unless nothing may go down, up or away there."""
         try:
-            if self.link.guards.stranger() or self.link.homes.is_held(place.namespace):
+            if self.link.guards.mismatch() or self.link.mappings.is_held(place.namespace):
                 self.drop_event(place)
                 return HELD
-            if (live := self.here.get(*place)) and self.link.homes.is_behind(place.namespace, live):
+            if (live := self.here.get(*place)) and self.link.mappings.is_behind(
+                place.namespace, live
+            ):
                 return SOON
             return await self.sync(place)
         except Early as early:
@@ -263,11 +265,11 @@ class PairedSync(TaskSupervisor):
         if about is None:
             return
         agent, kind = self.link.agent, kind or self.kind
-        home = agent.namespaces.get("", namespace_of(about))
-        if home is not None and is_deleting(home):
+        namespace = agent.namespaces.get("", namespace_of(about))
+        if namespace is not None and is_deleting(namespace):
             # An API server takes no new object there, and so no Event.
             note = replace(note, message=f"{kind.resource}: {note.message}")
-            kind, about = NAMESPACE, home
+            kind, about = NAMESPACE, namespace
         agent.runtime.recorder.record(ref_of(agent.app.name, kind, about), about, note)
 
     @abstractmethod
@@ -284,7 +286,7 @@ class PairedSync(TaskSupervisor):
         """
         if decision.deletes and (wait := self.link.guards.deletes_in()) is not None:
             raise Early(wait)
-        if decision.makes_in(APP_CLUSTER) and self.link.homes.is_behind(place.namespace, None):
+        if decision.makes_in(APP_CLUSTER) and self.link.mappings.is_behind(place.namespace, None):
             raise Early(SOON)
         try:
             await self.link.executor.execute(decision, recents=(self.here, there))
@@ -328,8 +330,8 @@ class PairedSync(TaskSupervisor):
 
     def _changed(self, key: ObjectKey) -> None:
         synced = self.view.synced  # else all are looked at soon
-        has_home = bool(self.link.homes.service(key.namespace))
-        if not (synced if has_home else self._unmapped):
+        is_mapped = bool(self.link.mappings.service(key.namespace))
+        if not (synced if is_mapped else self._unmapped):
             return
         if synced:
             self._note_event(key)

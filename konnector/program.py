@@ -105,17 +105,17 @@ class _Found:
 
 async def _found(
     mode: ControlPlaneMode | None,
-    home: KubeCluster,
+    cluster: KubeCluster,
     reach: Connect,
     opened: AsyncExitStack,
     clock: Clock,
 ) -> _Found:
     """Wait for it; what is opened for it, `opened` closes. Raises as `serve`."""
     if mode is None:
-        return _Found(await served_bindings(home, clock))
-    there, in_use = await app_cluster.working(home, mode, reach, clock)
+        return _Found(await served_bindings(cluster, clock))
+    there, in_use = await app_cluster.working(cluster, mode, reach, clock)
     app = await opened.enter_async_context(RotatingCluster(there))
-    return _Found(await discovered_bindings(home, clock), app, in_use)
+    return _Found(await discovered_bindings(cluster, clock), app, in_use)
 
 
 async def served_bindings(cluster: Cluster, clock: Clock) -> Kind:
@@ -183,7 +183,7 @@ def connect(content: bytes, name: str, *, limits: Limits, networks: Networks) ->
 
 def wired(  # noqa: PLR0913 - tests exchange each of them
     settings: Settings,
-    home: Cluster,
+    cluster: Cluster,
     app: Cluster,
     *,
     leases: Cluster,
@@ -192,10 +192,11 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     in_use: InUse | None = None,
     again: Again | None = None,
 ) -> Term:
-    """Return a konnector whose bindings, of this kind, are in `home`.
+    """Return a konnector whose bindings, of this kind, are in `cluster`.
 
     That is the app cluster, or, in control-plane mode, the control plane; then `in_use` says how
-    the app cluster is reached. `leases` is a second way home, for the lease. `again` as in `Lease`.
+    the app cluster is reached. `leases` is a connection of its own, for the lease.
+    `again` as in `Lease`.
     """
     mode = settings.control_plane_mode
     runtime = Runtime(
@@ -208,7 +209,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     )
     namespaces = Informer(app, NAMESPACE, metadata_only=True, indexes=NAMESPACE_INDEXES)
     crds = Informer(app, CRD, metadata_only=True)
-    view = _bindings(home, kind, settings)
+    view = _bindings(cluster, kind, settings)
     context = AgentContext(
         app=app,
         looks=SharedReads(app),
@@ -229,17 +230,17 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     )
     return runtime.term(
         (namespaces, crds, view),
-        _workers(context, home, view, mode, in_use),
+        _workers(context, cluster, view, mode, in_use),
         leadership=leadership,
         elects=settings.leader_election,
     )
 
 
-def _bindings(home: Cluster, kind: Kind, settings: Settings) -> Informer:
+def _bindings(cluster: Cluster, kind: Kind, settings: Settings) -> Informer:
     mode = settings.control_plane_mode
     confined = settings.binding_namespace if kind.namespaced else ""
     return Informer(
-        home,
+        cluster,
         kind,
         namespace=confined if mode is None else mode.space,
         indexes=binding_controller.INDEXES,
@@ -248,20 +249,22 @@ def _bindings(home: Cluster, kind: Kind, settings: Settings) -> Informer:
 
 def _workers(
     context: AgentContext,
-    home: Cluster,
+    cluster: Cluster,
     view: Informer,
     mode: ControlPlaneMode | None,
     in_use: InUse | None,
 ) -> list[Worker]:
     """Return what serves the bindings, each part after those that it calls."""
-    bindings = Bindings(context, home, view)
+    bindings = Bindings(context, cluster, view)
     providers: AnyProviders
     if mode is None or in_use is None:
         providers = Providers(context, bindings)
         workers: list[Worker] = [bindings.secrets]
     else:
-        providers = OneProvider(context, home, mode.space, bindings)
-        app_kubeconfig = AppKubeconfig(context, home, mode, in_use, on_fault=providers.note_fault)
+        providers = OneProvider(context, cluster, mode.space, bindings)
+        app_kubeconfig = AppKubeconfig(
+            context, cluster, mode, in_use, on_fault=providers.note_fault
+        )
         workers = [bindings.secrets, app_kubeconfig]
     bindings.serve_with(providers)
     controller = Controller(
@@ -270,12 +273,12 @@ def _workers(
         clock=context.clock,
         metrics=context.metrics,
         workers=context.workers,
-        depends_on=(home.connectivity, context.app.connectivity),
+        depends_on=(cluster.connectivity, context.app.connectivity),
     )
     bindings.subscribe(controller)
     context.namespaces.subscribe_keys(lambda key: _namespace_changed(providers, key.name))
     leftovers = Leftovers(
-        context, home, view.store, providers, space="" if mode is None else mode.space
+        context, cluster, view.store, providers, space="" if mode is None else mode.space
     )
     return [*workers, providers, controller, leftovers]
 

@@ -273,10 +273,10 @@ def _by_content(seen: Seen, space: Space) -> Verdict:
         return _of_another(seen, others[0])
     if owners:
         return _of_earlier(seen, space) or Verdict(Ownership.OURS)
-    stranger = next(_content(space), None)
-    if stranger is None:
+    foreign = next(_content(space), None)
+    if foreign is None:
         return Verdict(Ownership.FREE)
-    kind, one = stranger
+    kind, one = foreign
     return _taken(seen, f"holds {kind} {name_of(one)}, which is of no AppClusterBinding")
 
 

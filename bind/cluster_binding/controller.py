@@ -8,7 +8,7 @@ from bind.cluster_binding import decide
 from bind.informers import GRANTED, NAME, SPACE, Informers
 from bind.service_namespace import decide as service_namespace_decide
 from bind.service_namespace.controller import counted, known
-from bind.service_namespace.facts import Home
+from bind.service_namespace.facts import Mapped
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope
 from reconciler.controller.controller import ObjectReconciler, Queue
@@ -83,8 +83,8 @@ class ClusterBindings(ObjectReconciler[str, decide.Seen]):
 
     def _obstacles(self, space: str) -> list[tuple[Cause, str]]:
         mappings = self._informers.service_namespaces.inside(space)
-        homes = (Home(space, name_of(one)) for one in mappings)
-        seen = (known(self._informers, home, hashing=self._hashing) for home in homes)
+        places = (Mapped(space, name_of(one)) for one in mappings)
+        seen = (known(self._informers, key, hashing=self._hashing) for key in places)
         found = (service_namespace_decide.obstacle(one) for one in seen)
         return [one for one in found if one is not None]
 

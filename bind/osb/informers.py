@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from bind import bounds, parties
+from bind import bounds
+from bind.informers import party_of, trimmed_namespace
 from bind.osb.decisions import record
 from bind.osb.decisions.view import Place
 from reconciler import api
@@ -87,9 +88,7 @@ class Informers(ClusterInformers):
         self.cluster_bindings = self._view(
             api.CLUSTER_BINDING, {}, trim=bounds.trimmed_cluster_binding
         )
-        self.namespaces = self._view(
-            refs.NAMESPACE, {}, metadata_only=True, trim=parties.trimmed_namespace
-        )
+        self.namespaces = self._view(refs.NAMESPACE, {}, metadata_only=True, trim=trimmed_namespace)
 
     @property
     def unsure(self) -> str:
@@ -192,7 +191,7 @@ class Places:
         """Return for whom a claim in a namespace is served."""
         space, informers = self.space(namespace), self._informers
         binding = informers.cluster_bindings.get(space, names.CLUSTER_BINDING)
-        return parties.party_of(space, informers.namespaces.get("", space), binding)
+        return party_of(space, informers.namespaces.get("", space), binding)
 
     async def of(self, namespace: str) -> Place:
         """Return the place of a namespace. Raises ClusterErrors."""

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bind.bounds import Bounds, Countable, countable
-from bind.informers import GRANTED, HOME, NAME, SPACE, TARGET, Informers
+from bind.informers import GRANTED, MAPPED, NAME, SPACE, TARGET, Informers
 from bind.rbac_changes import granted, noted
 from bind.service_namespace import decide, facts
-from bind.service_namespace.facts import Contents, Home, Removal, Seen
+from bind.service_namespace.facts import Contents, Mapped, Removal, Seen
 from reconciler import api
 from reconciler.blueprints.export import Scope
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
@@ -65,11 +65,11 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         def left_in(space: str) -> None:
             for one in informers.namespaces.by(SPACE, space):
                 mark = manifest.annotations_of(one)[keys.API_SERVICE_NAMESPACE]
-                if home := facts.home_of(mark):
-                    queue.enqueue(ObjectKey(home.space, home.name))
+                if key := facts.key_of(mark):
+                    queue.enqueue(ObjectKey(key.space, key.name))
 
         mappings.subscribe_keys(queue.enqueue)
-        informers.namespaces.subscribe(HOME, queue.enqueue)
+        informers.namespaces.subscribe(MAPPED, queue.enqueue)
         informers.namespaces.subscribe(NAME, by_target)
         informers.namespaces.subscribe(NAME, by_space)
         informers.namespaces.subscribe(NAME, left_in)
@@ -97,7 +97,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
     async def look(self, key: ObjectKey) -> tuple[Observed, Seen] | None:
         """Return one app namespace, its mapping and where it leads. Raises ClusterErrors."""
         granted_here = counted(self._informers, self._grants(key.namespace), self.executor.now())
-        seen = known(self._informers, Home(*key), hashing=self._hashing)
+        seen = known(self._informers, Mapped(*key), hashing=self._hashing)
         seen = replace(seen, counted=granted_here)
         leaving = facts.leaving(seen)
         seen = replace(seen, witnessed=self._witnessed(key, seen, leaving))
@@ -121,12 +121,12 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
 
     async def _searched(self, seen: Seen, namespace: str) -> Seen:
         """Return it with what has to be known beyond doubt before data go, where it is known."""
-        seen = replace(seen, removal=await self._removal(seen.home))
+        seen = replace(seen, removal=await self._removal(seen.key))
         if seen.removal is None or not decide.needs_search(seen):
             return seen
         contents = await self._contents(namespace, bound_stays=not decide.goes_with_space(seen))
         # The search takes long enough for a konnector to bring its mapping back.
-        mapping = await self._mapping(seen.home)
+        mapping = await self._mapping(seen.key)
         return replace(seen, removal=replace(seen.removal, contents=contents, mapping=mapping))
 
     def decide(self, view: Seen, now: datetime) -> Decision:
@@ -151,23 +151,21 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
     def _forget(self, space: str) -> None:
         self._granted.pop(space, None)
 
-    async def _removal(self, home: Home) -> Removal | None:
+    async def _removal(self, key: Mapped) -> Removal | None:
         """Return what has to be known beyond doubt before data go, or None where it is not."""
         cluster = self._informers.cluster
         crd = Ref(cluster.name, refs.CRD, "", api.API_SERVICE_NAMESPACE.resource)
         try:
             return Removal(
-                mapping=await self._mapping(home),
+                mapping=await self._mapping(key),
                 crd=await cluster.get(crd, metadata_only=True),
             )
         except (Forbidden, NotServed):
             return None
 
-    async def _mapping(self, home: Home) -> Manifest | None:
+    async def _mapping(self, key: Mapped) -> Manifest | None:
         cluster = self._informers.cluster
-        return await cluster.get(
-            Ref(cluster.name, api.API_SERVICE_NAMESPACE, home.space, home.name)
-        )
+        return await cluster.get(Ref(cluster.name, api.API_SERVICE_NAMESPACE, key.space, key.name))
 
     async def revoke(self) -> None:
         """End the rights in service namespaces whose space is gone, before any other work.
@@ -177,8 +175,8 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         for rights in self._informers.role_bindings.all():
             live = self._informers.namespaces.get("", manifest.namespace_of(rights))
             mark = manifest.annotations_of(live or {}).get(keys.API_SERVICE_NAMESPACE, "")
-            if home := facts.home_of(mark):
-                seen = known(self._informers, home, hashing=self._hashing)
+            if key := facts.key_of(mark):
+                seen = known(self._informers, key, hashing=self._hashing)
                 with suppress(KlutchError, Stopped):
                     await self.executor.execute(writes_each(decide.revocations(seen)))
 
@@ -218,21 +216,21 @@ def counted(informers: Informers, resources: Iterable[str], now: datetime) -> Co
     return countable(found, crds, now)
 
 
-def known(informers: Informers, home: Home, *, hashing: bool) -> Seen:
+def known(informers: Informers, key: Mapped, *, hashing: bool) -> Seen:
     """Return what the views hold of one app namespace, but for `counted`."""
-    account = informers.accounts.get(home.space, names.BINDER)
+    account = informers.accounts.get(key.space, names.BINDER)
     seen = Seen(
         informers.cluster.name,
-        home,
-        mapping=informers.recent(informers.service_namespaces).get(home.space, home.name),
-        space=informers.namespaces.get("", home.space),
+        key,
+        mapping=informers.recent(informers.service_namespaces).get(key.space, key.name),
+        space=informers.namespaces.get("", key.space),
         account="" if account is None else manifest.uid_of(account),
         hashing=hashing,
         unsure=informers.trouble(informers.service_namespaces),
     )
-    places = (home.target, facts.named(seen), *facts.hashed_names(home, seen.space))
+    places = (key.target, facts.named(seen), *facts.hashed_names(key, seen.space))
     beside = (informers.namespaces.get("", name) for name in places if name)
-    marked = informers.namespaces.by(HOME, ObjectKey(home.space, home.name))
+    marked = informers.namespaces.by(MAPPED, ObjectKey(key.space, key.name))
     found = {manifest.name_of(one): one for one in (*marked, *beside) if one is not None}
     rights = (informers.role_bindings.get(name, names.BINDER) for name in found)
     seen = replace(

@@ -54,12 +54,12 @@ def obstacle(seen: Seen) -> tuple[Cause, str] | None:
     """Return why an app namespace cannot have its service namespace, if it cannot."""
     if seen.mapping is None or seen.space is None or manifest.is_deleting(seen.mapping):
         return None
-    app, name, live, mine = seen.home.name, facts.chosen(seen), facts.target(seen), facts.own(seen)
+    app, name, live, mine = seen.key.name, facts.chosen(seen), facts.target(seen), facts.own(seen)
     left = [] if mine else [one for one in facts.marked(seen) if not manifest.is_deleting(one)]
     if left:
         former = identity.recorded(left[0], keys.SPACE_UID)
         return conditions.NAMESPACE_OF_FORMER_SPACE, (
-            f"Namespace {manifest.name_of(left[0])} is of an earlier space {seen.home.space}, and "
+            f"Namespace {manifest.name_of(left[0])} is of an earlier space {seen.key.space}, and "
             f"may hold its data, so app namespace {app} does not get it. To give all that that "
             f"space had to this one: {identity.confirmation(NAMESPACE, seen.space, former)}; else "
             "delete the Namespace"
@@ -179,7 +179,7 @@ def _made(seen: Seen, scope: Scope, now: datetime) -> Decision:
     if manifest.is_deleting(seen.mapping or {}):
         return decision.NOTHING
     name = facts.chosen(seen)
-    made_at = {keys.API_SERVICE_NAMESPACE: seen.home.mark, keys.MADE_AT: format_time(now)}
+    made_at = {keys.API_SERVICE_NAMESPACE: seen.key.mark, keys.MADE_AT: format_time(now)}
     notes = made_at | _uids(seen)
     made = Create(NAMESPACE, objects.namespace(name, marks=Marks(annotations=notes)))
     return decision.writes(made, *_rights(seen, scope))
@@ -190,7 +190,7 @@ def _rights(seen: Seen, scope: Scope) -> tuple[Step, ...]:
         return ()
     place = facts.chosen(seen)
     live = next((one for one in seen.role_bindings if manifest.namespace_of(one) == place), None)
-    wanted = rbac.binding_in_service_namespace(seen.home.space, place)
+    wanted = rbac.binding_in_service_namespace(seen.key.space, place)
     return rbac_changes.role_binding(seen.cluster, ROLE_BINDING, live, wanted)
 
 
@@ -268,7 +268,7 @@ def _kept_for(seen: Seen, live: Manifest, contents: Contents | None) -> tuple[st
     kept = f"Namespace {name} is kept: {contents.bound} in it carries {keys.BOUND}, and "
     if not facts.is_of_space(live, seen):
         return "BoundDataKept", (
-            f"{kept}its space {seen.home.space} is gone, while klutch-bind was away. If nobody"
+            f"{kept}its space {seen.key.space} is gone, while klutch-bind was away. If nobody"
             f" needs its data: `kubectl delete namespace {name}`"
         )
     return "BoundDataKept", (

@@ -14,7 +14,7 @@ from reconciler.core.times import created
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class Mapped:
     """The binding space and the name of an APIServiceNamespace, which is an app namespace's."""
 
     space: str
@@ -35,10 +35,10 @@ class Home:
         return names.hashed_service_namespaces(self.space, self.name, space_uid)
 
 
-def home_of(mark: str) -> Home | None:
+def key_of(mark: str) -> Mapped | None:
     """Return whose service namespace an annotation says that it is, or None."""
     space_name, slash, name = mark.partition("/")
-    return Home(space_name, name) if slash and space_name and name and "/" not in name else None
+    return Mapped(space_name, name) if slash and space_name and name and "/" not in name else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Seen:
     """
 
     cluster: str
-    home: Home
+    key: Mapped
     mapping: Manifest | None = field(default=None, repr=False)
     space: Manifest | None = field(default=None, repr=False)
     account: str = ""
@@ -104,11 +104,11 @@ def chosen(seen: Seen) -> str:
     """Return the name of the service namespace: the status counts only where it is ours (F6)."""
     if (live := own(seen)) is not None:
         return manifest.name_of(live)
-    said, hashed = named(seen), hashed_names(seen.home, seen.space)
+    said, hashed = named(seen), hashed_names(seen.key, seen.space)
     # A deleted one is created again with its old name, even if new ones get other names now.
     if said in hashed:
         return said
-    plain = seen.home.target
+    plain = seen.key.target
     is_long = len(plain) > names.MAX_SERVICE_NAMESPACE and said != plain
     return hashed[0] if hashed and (is_long or (seen.hashing and not said)) else plain
 
@@ -119,9 +119,9 @@ def target(seen: Seen) -> Manifest | None:
     return next((one for one in seen.namespaces if manifest.name_of(one) == name), None)
 
 
-def hashed_names(home: Home, space_: Manifest | None) -> Sequence[str]:
+def hashed_names(key: Mapped, space_: Manifest | None) -> Sequence[str]:
     """Return the hashed names of a service namespace, none while its space is not there."""
-    return () if space_ is None else home.hashed(manifest.uid_of(space_))
+    return () if space_ is None else key.hashed(manifest.uid_of(space_))
 
 
 def own(seen: Seen) -> Manifest | None:
@@ -139,14 +139,14 @@ def marked(seen: Seen) -> Sequence[Manifest]:
     def is_at_place(live: Manifest) -> bool:
         # One that a person gave away has the name that its former space gave to it.
         recorded = identity.recorded(live, keys.SPACE_UID)
-        known = map(seen.home.hashed, lives if recorded in lives else [recorded])
+        known = map(seen.key.hashed, lives if recorded in lives else [recorded])
         hashed = chain.from_iterable(known)
-        return manifest.name_of(live) in {said, seen.home.target, *hashed}
+        return manifest.name_of(live) in {said, seen.key.target, *hashed}
 
     found = (
         one
         for one in seen.namespaces
-        if manifest.annotations_of(one).get(keys.API_SERVICE_NAMESPACE) == seen.home.mark
+        if manifest.annotations_of(one).get(keys.API_SERVICE_NAMESPACE) == seen.key.mark
         and is_at_place(one)
     )
     return sorted(found, key=lambda one: (name := manifest.name_of(one)) != said or name)

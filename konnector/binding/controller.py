@@ -53,22 +53,21 @@ _WAIT: Final = timedelta(seconds=5)
 class Bindings:
     """The controller of all APIServiceBindings.
 
-    `home` is the cluster that they are in, `view` the informer of them, by INDEXES. `secrets` are
-    those that they refer to.
+    They are in `cluster`; `view` is the informer of them, by INDEXES, and `secrets` are those that
+    they refer to.
     """
 
-    def __init__(
-        self,
-        context: AgentContext,
-        home: Cluster,
-        view: Informer,
-    ) -> None:
-        self._context, self._home, self._view = context, home, view.store
+    def __init__(self, context: AgentContext, cluster: Cluster, view: Informer) -> None:
+        self._context, self._cluster, self._view = context, cluster, view.store
         self._recent = ReadYourWrites(view)
         self._kind = view.store.kind
         # Whole: an address is mirrored, unless it is of somebody else.
         self.secrets = SingleObjectInformers(
-            home, SECRET, context.metrics, on_change=self._secret_changed, trim=lambda whole: whole
+            cluster,
+            SECRET,
+            context.metrics,
+            on_change=self._secret_changed,
+            trim=lambda whole: whole,
         )
         self._providers: AnyProviders  # by `serve_with`
         self._queue: Queue[ObjectKey] | None = None
@@ -153,10 +152,10 @@ class Bindings:
             self._held[key] = manifest.uid_of(live), manifest.uid_of(seen.crd)
         await self._sync(provider, live, seen)
         await self._report_withdrawal(key, seen)
-        marked = drain.Seen(home=self._home.name, binding=live, kind=self._kind)
+        marked = drain.Seen(cluster=self._cluster.name, binding=live, kind=self._kind)
         marking = drain.decide(marked, now=self._context.clock.now())
         said = decide.decide(seen)
-        tasks = () if seen.stranger else (*marking.tasks, *said.tasks)
+        tasks = () if seen.mismatch else (*marking.tasks, *said.tasks)
         await self._write(live, replace(said, tasks=tasks), provider)
         well = provider is not None and provider.serving is not None and not seen.claim_problems
         return _LOOK if well else _WAIT
@@ -173,7 +172,7 @@ class Bindings:
 
     async def _let_go(self, live: Manifest, provider: Provider | None) -> timedelta | None:
         """Undo what is to be undone before a binding goes, with its sync ended."""
-        if _stranger(provider):
+        if _mismatch(provider):
             return _LOOK
         if drain.is_held(live):
             del self._last[key_of(live)]
@@ -198,7 +197,7 @@ class Bindings:
     async def _left(self, live: Manifest, provider: Provider | None) -> drain.Seen:
         key = key_of(live)
         double = provider is not None and self._has_namesake(key, provider)
-        return await release.look(self._home, self._view, live, provider, has_namesake=double)
+        return await release.look(self._cluster, self._view, live, provider, has_namesake=double)
 
     def _judged(self, live: Manifest) -> Judged:
         held = self.secrets.object(judge.place(live))
@@ -209,7 +208,7 @@ class Bindings:
         provider = self._providers.of(key)
         if provider is not None:
             await provider.want(key, None)
-            again = None if _stranger(provider) else await self._release(key, provider)
+            again = None if _mismatch(provider) else await self._release(key, provider)
             if again is not None:
                 return again
             ended = self._has_namesake(key, provider) or provider.has_reported_the_end(key.name)
@@ -254,7 +253,7 @@ class Bindings:
     async def read(self, key: ObjectKey) -> Manifest | None:
         """Ask for a binding; by a list, because rights to get one are not among a konnector's."""
         named = f"metadata.name={key.name}"
-        found = await self._home.list(self._kind, namespace=key.namespace, fields=named)
+        found = await self._cluster.list(self._kind, namespace=key.namespace, fields=named)
         return next(iter(found.items), None)
 
     def _has_namesake(self, key: ObjectKey, provider: Provider) -> bool:
@@ -283,7 +282,7 @@ class Bindings:
             claim_problems=self._claim_problems(live, provider),
             refusals=_refusals(name, provider),
             orphans="" if provider is None else provider.orphans(name),
-            stranger=_stranger(provider),
+            mismatch=_mismatch(provider),
         )
         if seen.plan is None or not seen.plan.held:
             return seen
@@ -328,7 +327,7 @@ class Bindings:
 
     async def _write(self, live: Manifest, decision: Decision, provider: Provider | None) -> None:
         planes = [provider.plane] if provider is not None else []
-        executor = self._context.executor(*planes, self._home)
+        executor = self._context.executor(*planes, self._cluster)
         await executor.execute(decision, observed(self._recent, live), recents=(self._recent,))
 
     async def _is_unowned(self) -> bool:
@@ -354,8 +353,8 @@ class Bindings:
                 provider.look_at_export(key.name)
 
 
-def _stranger(provider: Provider | None) -> str:
-    return "" if provider is None else provider.guardian.stranger()
+def _mismatch(provider: Provider | None) -> str:
+    return "" if provider is None else provider.guardian.mismatch()
 
 
 def _refusals(name: str, provider: Provider | None) -> Sequence[str]:

@@ -73,7 +73,7 @@ class Seen:
     `claim_problems` are sentences about accepted claims that cannot be served, `refusals` about
     instances that one side does not take (quota, admission); in neither is anything that changes
     by itself, such as an age, or is secret. `orphans` is what there is to say of copies whose
-    instance is absent, `stranger` why nothing may be written on either side (`guard.stranger`).
+    instance is absent, `mismatch` why nothing may be written on either side (`guard.mismatch`).
     """
 
     binding: Manifest = field(repr=False)
@@ -89,7 +89,7 @@ class Seen:
     claim_problems: Sequence[str] = ()
     refusals: Sequence[str] = ()
     orphans: str = ""
-    stranger: str = ""
+    mismatch: str = ""
 
     @property
     def synced(self) -> bool:
@@ -112,7 +112,7 @@ class Seen:
     @property
     def withdrawn(self) -> Manifest | None:
         """The CRD of a kind that the provider exports no more, where it is this binding's."""
-        if not self.synced or self.export is not None or self.stranger or self.crd is None:
+        if not self.synced or self.export is not None or self.mismatch or self.crd is None:
             return None
         return None if crd.is_anothers(self.crd, self._owner) else self.crd
 
@@ -135,7 +135,7 @@ def decide(seen: Seen) -> Decision:
     """
     if is_deleting(seen.binding):
         return NOTHING
-    plan = None if seen.stranger else seen.plan
+    plan = None if seen.mismatch else seen.plan
     held = {one.type: one for one in conditions.of(seen.binding)}
     said = tuple(_conditions(seen, plan, held))
     notes = (*_written(seen, plan), *_troubles(said, held))
@@ -151,7 +151,7 @@ def synced_kind(seen: Seen) -> Kind | None:
     """
     plan = seen.plan
     if (
-        seen.stranger
+        seen.mismatch
         or is_deleting(seen.binding)
         or plan is None
         or seen.export is None
@@ -180,7 +180,7 @@ def _writes(plan: Plan | None) -> Decision:
 
 
 def _fields(seen: Seen) -> dict[str, JSON]:
-    if seen.provider is None or not seen.synced or seen.stranger:
+    if seen.provider is None or not seen.synced or seen.mismatch:
         return {}
     name = get_text(seen.provider.cluster_binding, "spec", "providerPrettyName")
     said = get_text(seen.binding, "status", "providerPrettyName")
@@ -277,8 +277,8 @@ def _not_known(seen: Seen) -> tuple[Sequence[str], str]:
 
 def _connected(seen: Seen, plan: Plan | None) -> Condition:
     name = name_of(seen.binding)
-    if seen.stranger:
-        return conditions.false(conditions.NOT_OF_THIS_SPACE, seen.stranger)
+    if seen.mismatch:
+        return conditions.false(conditions.NOT_OF_THIS_SPACE, seen.mismatch)
     if seen.export is None:
         message = f"APIServiceExport {name} not found on the service provider cluster."
         return conditions.false(conditions.EXPORT_NOT_FOUND, message)

@@ -73,7 +73,7 @@ Held: TypeAlias = tuple[Kind, Manifest]  # an object with its kind, as its clust
 class Seen:
     """A binding, and what is left of its sync.
 
-    `home` is the cluster that the binding is in, and `kind` what it is there: Klutch up to 1.5.0
+    `cluster` is the cluster that the binding is in, and `kind` what it is there: Klutch up to 1.5.0
     has bindings without namespaces. `mappings` are the APIServiceNamespaces of the space. `copies`
     are the objects of its kind on the control plane, of which those in `service_namespaces`, or
     with this space's annotation, are of this space; `instances` are those in the app cluster.
@@ -83,7 +83,7 @@ class Seen:
     binding. `unsure`: why all this may be incomplete.
     """
 
-    home: str
+    cluster: str
     binding: Manifest = field(repr=False)
     kind: Kind = api.API_SERVICE_BINDING
     space: str = ""
@@ -193,7 +193,7 @@ def let_go_plainly(binding: Manifest) -> dict[str, JSON]:
 
 def is_over(seen: Seen, decision: Decision) -> bool:
     """Return whether a decision lets the binding itself go: nothing else is left to do."""
-    itself = manifest.ref_of(seen.home, seen.kind, seen.binding)
+    itself = manifest.ref_of(seen.cluster, seen.kind, seen.binding)
     return any(isinstance(step, Patch) and step.ref == itself for step in decision.steps)
 
 
@@ -219,7 +219,7 @@ def _marked(seen: Seen, *, drains: bool) -> Decision:
     if drains:
         return _let_go(seen)
     held = [*manifest.finalizers_of(binding), keys.DRAIN]
-    step = modification(seen.home, seen.kind, binding, metadata={"finalizers": held})
+    step = modification(seen.cluster, seen.kind, binding, metadata={"finalizers": held})
     return writes(step, failure=DRAIN_FAILED)
 
 
@@ -339,7 +339,7 @@ def _ends(seen: Seen) -> Decision:
 
 
 def _let_go(seen: Seen) -> Decision:
-    return writes(unheld(seen.home, seen.kind, seen.binding, keys.DRAIN), failure=DRAIN_FAILED)
+    return writes(unheld(seen.cluster, seen.kind, seen.binding, keys.DRAIN), failure=DRAIN_FAILED)
 
 
 def _first(found: Sequence[Held]) -> str:

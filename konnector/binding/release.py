@@ -43,13 +43,18 @@ def key_of(live: Manifest) -> ObjectKey:
 
 
 async def look(
-    home: Cluster, bindings: Store, live: Manifest, provider: Provider | None, *, has_namesake: bool
+    cluster: Cluster,
+    bindings: Store,
+    live: Manifest,
+    provider: Provider | None,
+    *,
+    has_namesake: bool,
 ) -> Seen:
     """Return what there is to do about a binding; `bindings` are all of them.
 
     `has_namesake`: the same provider serves another binding of this name.
     """
-    seen = Seen(home=home.name, binding=live, kind=bindings.kind)
+    seen = Seen(cluster=cluster.name, binding=live, kind=bindings.kind)
     if not drain.is_held(live):
         return seen
     if provider is None or provider.serving is None:
@@ -58,8 +63,8 @@ async def look(
     seen = replace(
         seen,
         space=link.space,
-        service_namespaces=frozenset(map(link.homes.service, link.homes.all())),
-        mappings=link.homes.mappings(),
+        service_namespaces=frozenset(map(link.mappings.service, link.mappings.all())),
+        mappings=link.mappings.objects(),
         syncing=provider.serving.syncs.wants(manifest.name_of(live)),
         reported=provider.has_reported_the_end(manifest.name_of(live)),
     )
@@ -180,7 +185,7 @@ class _Left:
         place = ObjectKey(*manifest.identity_of(live))
         mark = manifest.annotations_of(live).get(keys.ORIGIN_SPACE_UID, self._link.space_uid)
         provided = copies.owner_of(live) == keys.OWNER_PROVIDER and mark == self._link.space_uid
-        mapping = self._link.homes.mapping(place.namespace)
+        mapping = self._link.mappings.get(place.namespace)
         if not provided or mapping is None or orphans.is_orphan(live):
             return False
         # What was released is in use, and so are its credentials: nothing tells which ones are its.
@@ -208,7 +213,7 @@ class Leftovers(TaskSupervisor):
     Nothing is written while this may be another app cluster than the one that was bound (T8), which
     only the spaces of the bindings that are left can tell.
 
-    Looks once, and again until that went well. `bindings` are those in `home`.
+    Looks once, and again until that went well. `bindings` are those in `cluster`.
     `space` is that of control-plane mode, else "": there a CRD says of which space it is; elsewhere
     its owner does, who may be in any namespace.
     """
@@ -216,14 +221,14 @@ class Leftovers(TaskSupervisor):
     def __init__(
         self,
         context: AgentContext,
-        home: Cluster,
+        cluster: Cluster,
         bindings: Store,
         providers: AnyProviders,
         *,
         space: str,
     ) -> None:
         super().__init__()
-        self._context, self._home, self._space = context, home, space
+        self._context, self._cluster, self._space = context, cluster, space
         self._bindings, self._kind, self._providers = bindings, bindings.kind, providers
         self._executor = context.executor()
         self.start("leftovers", self._free_all)
@@ -259,7 +264,7 @@ class Leftovers(TaskSupervisor):
         if not self._space and (served is None or manifest.is_deleting(served)):
             return ""  # the deletion of the kind is no deletion of each binding
         # A whole list is needed: an informer may have the bindings of one namespace only.
-        listed = await self._home.list(self._kind, namespace=self._space, metadata_only=True)
+        listed = await self._cluster.list(self._kind, namespace=self._space, metadata_only=True)
         named = {manifest.name_of(one) for one in listed.items}
         for one in candidates:
             if manifest.name_of(one) not in named and not manifest.is_deleting(one):
@@ -271,8 +276,8 @@ class Leftovers(TaskSupervisor):
     async def _space_uid(self) -> str:
         if not self._space:
             return ""
-        ref = Ref(self._home.name, NAMESPACE, "", self._space)
-        live = await self._home.get(ref, metadata_only=True)
+        ref = Ref(self._cluster.name, NAMESPACE, "", self._space)
+        live = await self._cluster.get(ref, metadata_only=True)
         return "" if live is None else manifest.uid_of(live)
 
     async def _free_instances(self, name: str) -> str:
@@ -284,16 +289,16 @@ class Leftovers(TaskSupervisor):
         held = [one for one in found if keys.SYNCER in manifest.finalizers_of(one[1])]
         if not held:
             return ""
-        stranger = await self._stranger()
-        if not stranger:
+        mismatch = await self._mismatch()
+        if not mismatch:
             log.warning("released instances lose the sync finalizer", extra={"kind": name})
             freed = drain.freed(held, body, self._context.clock.now())
             report(self._context, freed, held)
             await self._executor.execute(freed)
             await warn(self._context, drain.unserved(body))
-        return stranger
+        return mismatch
 
-    async def _stranger(self) -> str:
+    async def _mismatch(self) -> str:
         """Return why this may be another app cluster than was bound, or "". Raises ClusterErrors.
 
         What no space was asked about yet may be.
@@ -305,7 +310,7 @@ class Leftovers(TaskSupervisor):
             if provider.serving is None:
                 return f"space {provider.space} was not read yet"
             await provider.guardian.look_at_app_cluster()
-            stranger = provider.guardian.stranger()
-            if stranger:
-                return stranger
+            mismatch = provider.guardian.mismatch()
+            if mismatch:
+                return mismatch
         return ""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from konnector.claim import copies, decide, orphans, returns, status
+from konnector.claim import copies, decide, orphans, status
 from konnector.claim.copies import Pair, Say
 from konnector.claim.decide import Read, Seen
 from konnector.claim.deletions import Deletions
@@ -16,7 +16,7 @@ from konnector.metrics import UP, directions
 from konnector.paired_sync import HELD, NAME, NOTED_AFTER, InformerSpec, PairedSync, name
 from reconciler.api import claim_status
 from reconciler.controller import tracing
-from reconciler.controller.tracing.trips import Trips, Write
+from reconciler.controller.tracing import Trips, Write
 from reconciler.core import conditions, identity, keys, manifest
 from reconciler.core.decision import Apply, Decision, Note
 from reconciler.core.identity import Life
@@ -53,7 +53,7 @@ class Claims(PairedSync):
         self._lived_in: set[str] = set()
         self._deletions = Deletions(pair, link, self.view.store)
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
-        self._returns = returns.Returns(pair.content)
+        self._returns = status.Returns(pair.content)
         self._states = link.agent.syncs.claims(pair.kind.resource)
         self._trips = Trips(resource=pair.kind.resource)
         self.view.store.subscribe(_LIVING, self._look_who_lives)
@@ -103,7 +103,7 @@ class Claims(PairedSync):
 
     def has_copies(self, app_namespace: str) -> bool:
         """Return whether bound copies belong to an app namespace, or may do."""
-        if not self.kind.namespaced or not self.link.homes.service(app_namespace):
+        if not self.kind.namespaced or not self.link.mappings.service(app_namespace):
             return False
         recent = self._there.of(app_namespace)
         return recent is None or bool(recent.view.store.count(_BOUND))
@@ -139,7 +139,7 @@ class Claims(PairedSync):
         there = self.there(place.namespace)
         if there is None:
             self.guard.note(place)
-            return await self._without_home(place)
+            return await self._sync_unmapped(place)
         seen = self._look(place, there)
         decision, seen = await self._decided(seen)
         if seen.creates_held and await self._is_there(seen):
@@ -168,7 +168,7 @@ class Claims(PairedSync):
             withdrawn=bool(self._say_of_binding.withdrawn),
             settled=self._settled(place, claim, copy),
             taken=taken,
-            homeless=claim is None and self._is_homeless(place),
+            unmapped=claim is None and self._is_unmapped(place),
             stamped=self._stamped(place.namespace, copy),
             stamps_in=self._stamps_in(place, claim, copy),
             copied=claim is not None and self._is_copied(claim),
@@ -257,10 +257,10 @@ class Claims(PairedSync):
 
     def _again(self, seen: Seen) -> timedelta | None:
         """Return when to look again at what is held up by what no event tells the end of."""
-        homeless = seen.homeless and seen.copy is not None and not copies.is_managed(seen.copy)
+        unmapped = seen.unmapped and seen.copy is not None and not copies.is_managed(seen.copy)
         if seen.creates_held == mass_loss_decide.NOT_YET:
             return mass_loss_decide.SURE_AFTER
-        if seen.deletes_held or seen.creates_held or seen.taken or homeless:
+        if seen.deletes_held or seen.creates_held or seen.taken or unmapped:
             return HELD
         if seen.claim is None and seen.copy is not None:
             return orphans.changes_in(seen.copy, seen.terms, seen.now)
@@ -296,7 +296,7 @@ class Claims(PairedSync):
             is_ready = ready is not None or conditions.said(seen.copy, conditions.READY) is None
             self._trips.down(seen.place, seen.claim, write, is_ready=is_ready)
 
-    async def _without_home(self, place: ObjectKey) -> timedelta | None:
+    async def _sync_unmapped(self, place: ObjectKey) -> timedelta | None:
         """Ask for a service namespace; a claim that never had one may go."""
         if not self.view.synced:
             return None
@@ -315,7 +315,7 @@ class Claims(PairedSync):
             why = obstacle or self.link.cut_off() or _NO_ANSWER
             await self._wait(place, claim, Note("NotServed", why, "Warning"))
             return HELD
-        if self.link.homes.mapping(place.namespace) is None:
+        if self.link.mappings.get(place.namespace) is None:
             terms = self.link.guards.terms(self.kind.resource)
             seen = Seen(place, place, claim, None, terms, self.link.now())
             decision, seen = await self._decided(seen)
@@ -332,7 +332,7 @@ class Claims(PairedSync):
 
     def _obstacle(self, app_namespace: str) -> str:
         """Return why a mapping that is there has no service namespace, as the backend reports."""
-        if self.link.homes.mapping(app_namespace) is None:
+        if self.link.mappings.get(app_namespace) is None:
             return ""
         cluster_binding = self.link.views.cluster_binding
         said = conditions.said(
@@ -345,9 +345,9 @@ class Claims(PairedSync):
     def _copy_place(self, place: ObjectKey) -> ObjectKey:
         if not self.kind.namespaced:
             return self.pair.prefixed(place.name)
-        return ObjectKey(self.link.homes.service(place.namespace), place.name)
+        return ObjectKey(self.link.mappings.service(place.namespace), place.name)
 
-    def _is_homeless(self, place: ObjectKey) -> bool:
+    def _is_unmapped(self, place: ObjectKey) -> bool:
         if not self.kind.namespaced:
             return False
         if self.link.is_reserved(place.namespace):

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
-from konnector.claim import copies, orphans, returns, status
+from konnector.claim import copies, orphans, status
 from konnector.claim.copies import WRITERS, Pair
 from konnector.claim.orphans import Terms
 from konnector.mass_loss import rules
@@ -51,7 +51,7 @@ class Seen:
     the copy of a claim that is being deleted is kept, and one that was lost is not made again.
     `terms`: on which an orphan goes at the time `now`. `settled`: the last apply of the same claim
     changed nothing in the same copy. `taken`: there is no copy, because an object that is not of
-    this space has its name; it is a person's next step. `homeless`: the app namespace is not
+    this space has its name; it is a person's next step. `unmapped`: the app namespace is not
     there, or ends. `stamped`: each copy of this app namespace has its claim's uid. `stamps_in`:
     when this one may get it without another reason, None: it has it. `copied`: the claim's marks
     are those of another claim, which lives. `withdrawn`: the kind is going: no copy is made at all.
@@ -72,7 +72,7 @@ class Seen:
     creates_held: str = ""
     settled: bool = False
     taken: str = ""
-    homeless: bool = False
+    unmapped: bool = False
     stamped: bool = False
     stamps_in: timedelta | None = None
     copied: bool = False
@@ -145,7 +145,7 @@ def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
     if copy is None or manifest.is_deleting(copy):
         return NOTHING
     if not copies.is_managed(copy):
-        return NOTHING if seen.homeless else _adopted(pair, seen, copy)
+        return NOTHING if seen.unmapped else _adopted(pair, seen, copy)
     orphan = orphans.is_orphan(copy)
     if orphan and not orphans.may_go(copy, seen.terms, seen.now):
         return NOTHING
@@ -271,7 +271,7 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
         return _let_be(pair, copy, tasks)
     found = _decision(*tasks, () if is_up else _spec_up(pair, copy, _stamped(wanted, claim)))
     late = status.unready(copy, seen.now)
-    return replace(found, notes=(*map(returns.left_to_provider, sorted(left)), *late))
+    return replace(found, notes=(*map(status.left_to_provider, sorted(left)), *late))
 
 
 def _let_be(pair: Pair, copy: Manifest, tasks: Sequence[tuple[Step, ...]]) -> Decision:
@@ -281,7 +281,7 @@ def _let_be(pair: Pair, copy: Manifest, tasks: Sequence[tuple[Step, ...]]) -> De
     """
     left = tuple(field_set.disowned(copy, WRITERS, pair.kept))
     patch = decision.JsonPatch(manifest.ref_of(CONTROL_PLANE, pair.kind, copy), left)
-    return replace(_decision(*tasks, (patch,)), notes=(returns.LEFT_OUT,))
+    return replace(_decision(*tasks, (patch,)), notes=(status.LEFT_OUT,))
 
 
 def _copy_of(pair: Pair, place: ObjectKey, wanted: Manifest, **more: JSON) -> dict[str, JSON]:

@@ -166,7 +166,7 @@ def changes_in(confirmations: Confirmations, now: datetime) -> timedelta | None:
     return min(found, default=None)
 
 
-def stranger(identity: Identity, confirmed: str) -> Problem | None:
+def mismatch(identity: Identity, confirmed: str) -> Problem | None:
     """Return why nothing may be written on either side: this may be another app cluster.
 
     `confirmed` is the uid of the one that a person says is meant.
@@ -263,7 +263,7 @@ def report(seen: Seen, *, now: datetime) -> Decision:
     """
     confirmed = confirmations_of(seen.cluster_binding)
     found = {
-        conditions.DELETES_ALLOWED: stranger(seen.identity, confirmed.app_cluster)
+        conditions.DELETES_ALLOWED: mismatch(seen.identity, confirmed.app_cluster)
         or _deletions(seen),
         conditions.RECREATION_ALLOWED: _recreations(seen, confirmed, now),
         conditions.INSTANCES_IN_SYNC: _out_of_sync(seen),

@@ -110,10 +110,10 @@ class Guardian:
             decide.recorded(self._secrets(), keys.SPACE_UID),
         )
 
-    def stranger(self) -> str:
+    def mismatch(self) -> str:
         """Return why nothing may be written on either side, or ""."""
         known = Identity(self.space, self.app_cluster_uid, self._recorded_app_clusters())
-        found = decide.stranger(known, self._confirmed.app_cluster)
+        found = decide.mismatch(known, self._confirmed.app_cluster)
         return active.why_stopped(self._standing) if found is None else found[1]
 
     def meet(self, cluster_binding: Manifest) -> Standing:

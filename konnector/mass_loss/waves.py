@@ -19,7 +19,7 @@ from reconciler.kube.store import Index, Store
 # So long a Namespace is on its way out before its claims may go, so that all of many are seen.
 SEEN_WHOLE: Final = timedelta(seconds=5)
 _HELD: Final = "held"
-_HOMES: Final = "homes"
+_APPS: Final = "apps"
 _LEAVING: Final = "leaving"
 _ENDING: Final = "ending"
 
@@ -97,15 +97,15 @@ class EndingNamespaces:
 
     def too_many(self, namespace: Manifest, few: int) -> bool:
         """Return whether a Namespace is one of more that are deleted at once than can be meant."""
-        homes = {home for store in self._claims.values() for home in store.values(_HOMES)}
+        apps = {app for store in self._claims.values() for app in store.values(_APPS)}
         endings = self._namespaces.values(_ENDING)
         mine = _ending(namespace)
         there = {
             (name, uid): since
             for time, name, uid in (*endings, *mine)
-            if name in homes and (since := _moment(time)) is not None
+            if name in apps and (since := _moment(time)) is not None
         }
-        living = homes - {name for _, name, _ in endings}
+        living = apps - {name for _, name, _ in endings}
         ((_, name, uid),) = mine
         return self._wave.too_many((name, uid), there, lambda: len(living), few)
 
@@ -141,7 +141,7 @@ def _held(claim: Manifest) -> tuple[ObjectKey, ...]:
     return (ObjectKey(*manifest.identity_of(claim)),) if held else ()
 
 
-def _homes(claim: Manifest) -> Iterable[str]:
+def _app(claim: Manifest) -> Iterable[str]:
     """Return the namespace of such a claim, as an index does."""
     return (place.namespace for place in _held(claim) if place.namespace)
 
@@ -158,5 +158,5 @@ def _ending(namespace: Manifest) -> tuple[tuple[str, str, str], ...]:
     return ((time, manifest.name_of(namespace), manifest.uid_of(namespace)),) if time else ()
 
 
-CLAIM_INDEXES: Final[Mapping[str, Index]] = {_HELD: _held, _HOMES: _homes, _LEAVING: _leaving}
+CLAIM_INDEXES: Final[Mapping[str, Index]] = {_HELD: _held, _APPS: _app, _LEAVING: _leaving}
 NAMESPACE_INDEXES: Final[Mapping[str, Index]] = {_ENDING: _ending}

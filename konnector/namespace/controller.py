@@ -39,7 +39,7 @@ class Namespaces:
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one app namespace and its mapping, and write what follows."""
-        if self._guardian.stranger():
+        if self._guardian.mismatch():
             return _HELD
         seen = self._look(key)
         if seen.mapping is not None and decide.leaving(seen):
@@ -54,7 +54,7 @@ class Namespaces:
         self._kind_guard.note(ObjectKey("", key), orphan=orphan)
         decision = decide.decide(seen)
         self._report(seen, decision)
-        if self._guardian.stranger():
+        if self._guardian.mismatch():
             return _HELD
         if decision.deletes and (wait := self._guardian.deletes_in()) is not None:
             return wait

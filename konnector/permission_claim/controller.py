@@ -20,8 +20,7 @@ from konnector.permission_claim.rules import Rule
 from konnector.permission_claim.ways import Seen, Way
 from reconciler.controller import tracing
 from reconciler.controller.tasks import TaskSupervisor
-from reconciler.controller.tracing import trips
-from reconciler.controller.tracing.trips import Write, secret_down
+from reconciler.controller.tracing import Write, secret_down
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.errors import ClusterError, Conflict, Forbidden, Missing, Oversized, Rejected
@@ -142,11 +141,11 @@ class PermissionClaims(PairedSync):
         comes = self.kind.resource == SECRET.resource and DOWN in directions(decision)
         if comes and seen.provider is not None:
             found = self._services.claim_of(seen.claim_place.namespace, seen.provider)
-            secret_down(trips.trace_of(found[1] if found else seen.provider), write)
+            secret_down(tracing.trace_of(found[1] if found else seen.provider), write)
 
     async def _looked(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
         kind = self.kind
-        copy_place = ObjectKey(self.link.homes.service(place.namespace), place.name)
+        copy_place = ObjectKey(self.link.mappings.service(place.namespace), place.name)
         consumer, provider = self.here.get(*place), there.get(*copy_place)
         if consumer is None and provider is None:
             for side in (keys.OWNER_PROVIDER, keys.OWNER_CONSUMER):
@@ -194,7 +193,7 @@ class PermissionClaims(PairedSync):
 
     def _note_end(self, side: str, app_namespace: str, live: Manifest) -> None:
         """Note that a watch saw the deletion of an object, perhaps of an origin."""
-        if self.link.homes.service(app_namespace):
+        if self.link.mappings.service(app_namespace):
             place = ObjectKey(app_namespace, manifest.name_of(live))
             self._ended[side, place] = manifest.uid_of(live)
 

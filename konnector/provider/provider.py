@@ -5,7 +5,7 @@ from typing import Final
 
 from konnector.binding import decide as binding_decide
 from konnector.context import AgentContext, ProviderCallbacks, SyncContext
-from konnector.informers import Homes, SpaceInformers
+from konnector.informers import Mappings, SpaceInformers
 from konnector.kubeconfig.connections import Reach
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace.controller import Namespaces
@@ -191,7 +191,7 @@ class Serving(TaskSupervisor):
             views=provider.views,
             around=around,
             space_uid=provider.guardian.space_uid,
-            homes=Homes(provider.views.mappings, provider.space, context.namespaces),
+            mappings=Mappings(provider.views.mappings, provider.space, context.namespaces),
             want=provider.look_at_namespace,
             cut_off=provider.cut_off,
             guards=provider.guardian,

@@ -62,7 +62,7 @@ class ClusterBindings:
         standing, now = self._guardian.meet(live), self._link.agent.clock.monotonic()
         found = active.mark_in(live)
         decided = active.report(standing, found, now)
-        voided = decide.void(live, self._link.homes.mappings())
+        voided = decide.void(live, self._link.mappings.objects())
         decision = Decision.merge((self._decided(seen, live, voided), decided))
         for note in decision.notes:
             self._link.around.notify(note)
@@ -70,7 +70,7 @@ class ClusterBindings:
         unnoted = replace(decision, notes=())
         await self._executor.execute(unnoted, observed(recent, live), recents=(recent,))
         self._guardian.meet(self._views.cluster_binding or live)
-        if self._guardian.stranger():
+        if self._guardian.mismatch():
             return decision.again
         await self._executor.execute(voided)
         await self._executor.execute(decide.mirror(await self._still_wanted(seen)))
@@ -126,7 +126,7 @@ class ClusterBindings:
         beat = decide.beat(seen, now=self._link.now(), version=decide.VERSION)
         guards = self._guardian.report(live)
         times = [one.again for one in (beat, guards, voided) if one.again is not None]
-        fields = {} if self._guardian.stranger() else {**beat.fields}
+        fields = {} if self._guardian.mismatch() else {**beat.fields}
         if voided.tasks:
             fields.pop("konnectorVersion", None)
         return replace(

@@ -207,20 +207,20 @@ class StepRunner:
         await self._at(step).change(step.ref, shorter)
 
     async def _note_credential(self, step: Step) -> None:
-        writer, home = self._at(step), self.change.ref
-        if step.ref == home:
-            await credential_notes.note_kubeconfig(writer, home)
+        writer, root = self._at(step), self.change.ref
+        if step.ref == root:
+            await credential_notes.note_kubeconfig(writer, root)
         else:
-            plane = self.clusters(home.cluster)
-            await credential_notes.note_binding(writer, step.ref, plane, home.namespace)
+            plane = self.clusters(root.cluster)
+            await credential_notes.note_binding(writer, step.ref, plane, root.namespace)
 
     async def _revoke(self, step: Step) -> None:
-        app, home = self._at(step), await self._plane.read(self.change.ref)
+        app, root = self._at(step), await self._plane.read(self.change.ref)
         marks = {keys.FLEET, keys.CLUSTER}
         ours = ",".join(
-            f"{k}={v}" for k, v in sorted(manifest.labels_of(home or {}).items()) if k in marks
+            f"{k}={v}" for k, v in sorted(manifest.labels_of(root or {}).items()) if k in marks
         )
-        if home is None or ours.count("=") != len(marks):
+        if root is None or ours.count("=") != len(marks):
             return  # whose they are is known by its labels alone
         place = step.ref.namespace
         found = await app.cluster.list(SECRET, namespace=place, labels=ours, metadata_only=True)

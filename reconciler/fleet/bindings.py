@@ -113,11 +113,11 @@ def _recalled(
     cache: LoadCache,
 ) -> _Resolved:
     awaited = [by_name.get(name) for name in binding.document.model.spec.depends_on]
-    homes = {name: references.clusters[name].control_plane for name in binding.clusters}
+    planes = {name: references.clusters[name].control_plane for name in binding.clusters}
     modes = {name: plane.mode for name, plane in references.control_planes.items()}
     return cache.recall(
         ("units", binding.document.origin),
-        (binding, awaited, homes, modes, references.labels, references.variables),
+        (binding, awaited, planes, modes, references.labels, references.variables),
         lambda _: _resolved(binding, by_name, references),
         problems=[],
     )
@@ -161,9 +161,9 @@ def _resolved(
 def _mode_problems(
     document: Document[BindingDocument], cluster: str, references: ReferenceIndex
 ) -> Iterable[Problem]:
-    home = references.control_planes[references.clusters[cluster].control_plane]
-    if document.model.spec.parameters and home.mode is Mode.APP_CLUSTER_BINDING:
-        message = f"mode AppClusterBinding of control plane {home.name} carries no parameters"
+    plane = references.control_planes[references.clusters[cluster].control_plane]
+    if document.model.spec.parameters and plane.mode is Mode.APP_CLUSTER_BINDING:
+        message = f"mode AppClusterBinding of control plane {plane.name} carries no parameters"
         origin = document.at("spec", "parameters")
         yield Problem(origin, "parameters-not-carried", f"{message}: they would be lost")
 

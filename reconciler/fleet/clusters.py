@@ -89,8 +89,8 @@ def app_cluster(
     spec = document.model.spec
     ca = ca_files.read(spec.ca_file, document, problems)
     konnector = _konnector(spec.konnector, defaults, document, problems)
-    home = references.control_planes.get(spec.control_plane)
-    if home is None:
+    plane = references.control_planes.get(spec.control_plane)
+    if plane is None:
         origin = document.at("spec", "controlPlane")
         problems.extend(references.unknown("ControlPlane", spec.control_plane, origin))
         return None
@@ -103,7 +103,7 @@ def app_cluster(
         ca=ca,
         konnector=konnector,
         suspended=spec.suspend.reason if spec.suspend else None,
-        app_cluster_binding=(named.namespace or home.namespace, named.name or document.name),
+        app_cluster_binding=(named.namespace or plane.namespace, named.name or document.name),
         adopt=spec.adopt.space if spec.adopt else "",
         **_stated(spec),
     )
@@ -161,8 +161,8 @@ def _same_access(clusters: Sequence[AppCluster]) -> Iterable[Problem]:
     seen: dict[object, AppCluster] = {}
     for cluster in clusters:
         # A Secret is looked up on the control plane, so there may be two of one name.
-        home = cluster.control_plane if cluster.access.secret else ""
-        for key in filter(None, [(home, cluster.access), cluster.identity]):
+        place = cluster.control_plane if cluster.access.secret else ""
+        for key in filter(None, [(place, cluster.access), cluster.identity]):
             first = seen.setdefault(key, cluster)
             if first is not cluster:
                 what = "identity" if key == cluster.identity else "access"

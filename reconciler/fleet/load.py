@@ -178,8 +178,10 @@ class _Loader:
             complete=self.repository.complete,
             refused=self.repository.refused,
         )
-        homes = self._of("ControlPlane", models.ControlPlaneDocument, references)
-        planes = [clusters.control_plane(document, ca_files, self.problems) for document in homes]
+        documents = self._of("ControlPlane", models.ControlPlaneDocument, references)
+        planes = [
+            clusters.control_plane(document, ca_files, self.problems) for document in documents
+        ]
         references = replace(references, control_planes={plane.name: plane for plane in planes})
         found = {cluster.name: cluster for cluster in self._clusters(ca_files, references)}
         labels = {name: cluster.labels for name, cluster in found.items()}

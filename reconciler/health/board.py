@@ -23,7 +23,13 @@ from reconciler.fleet.values import AppCluster, Fleet, Mode, PruneMode, Unit, Un
 from reconciler.fleet.wanted import default_placement
 from reconciler.health.live_units import LiveUnits, location_of
 from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
-from reconciler.planning import app_cluster_bindings, homes, preflight, prune_clusters, prune_units
+from reconciler.planning import (
+    app_cluster_bindings,
+    preflight,
+    prune_clusters,
+    prune_units,
+    roots,
+)
 from reconciler.planning.changes import UnseenCluster
 from reconciler.planning.placement import Blocked
 from reconciler.planning.site import Index, Site
@@ -353,8 +359,8 @@ def _released(view: FleetView, bound: Collection[str]) -> Iterator[ClusterHealth
     """Yield the clusters of this fleet whose space or AppClusterBinding was let go."""
     seen = {name: plane.seen for name, plane in view.planes.items()}
     for plane_name, plane in sorted(seen.items()):
-        documents = homes.documents_of(seen, plane.uid)
-        for _, one in homes.carriers(view.fleet, documents, plane):
+        documents = roots.documents_of(seen, plane.uid)
+        for _, one in roots.carriers(view.fleet, documents, plane):
             name = labels_of(one).get(keys.CLUSTER, "")
             released = annotations_of(one).get(keys.RELEASED)
             if released is not None and name not in bound and view.asks_for(name):

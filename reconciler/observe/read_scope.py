@@ -26,7 +26,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet import base_model
 from reconciler.fleet.values import Access, AppCluster, Fleet, Mode, PruneMode
-from reconciler.planning import homes, placement
+from reconciler.planning import placement, roots
 from reconciler.planning.site import Index
 
 # A look at all that a control plane holds costs less than so many looks at a space. There are
@@ -60,7 +60,7 @@ def removed_clusters(
     found: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for plane, live in control_planes.items():
         if isinstance(live, ClusterState):
-            documents = homes.documents_of(control_planes, live.uid)
+            documents = roots.documents_of(control_planes, live.uid)
             for name, access in _marked(fleet, documents, live):
                 found[name].add((plane, access))
     return {name: _removed(name, sorted(found[name])) for name in sorted(found)}
@@ -222,7 +222,7 @@ def secrets_of_app_cluster_bindings(
         and fleet.control_planes[control_plane].mode is Mode.APP_CLUSTER_BINDING
     }
     yield from ((namespace, secret) for (namespace, _), secret in ours.items())
-    kept = homes.places(fleet, [control_plane], namespaces, bindings)
+    kept = roots.places(fleet, [control_plane], namespaces, bindings)
     for binding in bindings:
         identity = m.namespace_of(binding), m.name_of(binding)
         labelled = m.labels_of(binding).get(keys.FLEET) == fleet.name
@@ -279,7 +279,7 @@ def _marked(fleet: Fleet, documents: Collection[str], live: ClusterState) -> set
     """Return (cluster, access) of every space and AppClusterBinding that lost its document."""
     return {
         (name, m.annotations_of(carrier).get(keys.ACCESS, ""))
-        for _, carrier in homes.carriers(fleet, documents, live)
+        for _, carrier in roots.carriers(fleet, documents, live)
         if (name := m.labels_of(carrier).get(keys.CLUSTER, ""))
         and not fleet.has_document(name)
         and keys.RELEASED not in m.annotations_of(carrier)

@@ -14,7 +14,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, GroupResource, Ref
 from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, UnitKey, read_unit_policies
 from reconciler.fleet.wanted import Placement, default_placement
-from reconciler.planning import homes, prune_units
+from reconciler.planning import prune_units, roots
 from reconciler.planning.changes import Step, Verb
 from reconciler.planning.objects import is_of, is_ours
 from reconciler.planning.placement import (
@@ -90,7 +90,7 @@ def _candidates(
     """Return what is the cluster's: what the files adopt, else by our labels, else by its name."""
     if cluster.adopt:
         return _adopted(fleet, cluster, control_plane)
-    kept, strangers = control_plane.once(
+    kept, unproved = control_plane.once(
         "by place", lambda index: _by_place(fleet, cluster.control_plane, index)
     )
     uids = {app.seen.uid, cluster.identity} - {""}
@@ -98,10 +98,10 @@ def _candidates(
     if found:
         return found
     # It may stand where a document named it, and then it holds the cluster's data.
-    for one in (one for key in (cluster.name, *sorted(uids)) for one in strangers.get(key, ())):
+    for one in (one for key in (cluster.name, *sorted(uids)) for one in unproved.get(key, ())):
         named = is_ours(one, fleet=fleet.name, cluster=cluster.name)
         if named or (is_of(one, fleet, cluster.name) and recorded(one) in uids):
-            return homes.unproved(fleet, cluster, one)
+            return roots.unproved(fleet, cluster, one)
     return []
 
 
@@ -109,12 +109,12 @@ def _by_place(
     fleet: Fleet, document: str, control_plane: Index
 ) -> tuple[Sequence[Manifest], Mapping[str, Sequence[Manifest]]]:
     """Return those that the fleet keeps, and others by what they say: a cluster, an identity."""
-    kept, others = homes.by_place(fleet, [document], control_plane.seen)
-    strangers: dict[str, list[Manifest]] = defaultdict(list)
+    kept, others = roots.by_place(fleet, [document], control_plane.seen)
+    unproved: dict[str, list[Manifest]] = defaultdict(list)
     for one in others:
         for key in {manifest.labels_of(one).get(keys.CLUSTER, ""), recorded(one)} - {""}:
-            strangers[key].append(one)
-    return kept, strangers
+            unproved[key].append(one)
+    return kept, unproved
 
 
 def _own(
@@ -149,7 +149,7 @@ def _adopted(
 ) -> Sequence[Manifest] | Blocked:
     known = control_plane.once(
         "places",
-        lambda index: homes.places(
+        lambda index: roots.places(
             fleet,
             [cluster.control_plane],
             index.all(NAMESPACE),
@@ -176,7 +176,7 @@ def policies_of(app_cluster_binding: Manifest) -> Mapping[str, DeletionPolicy]:
 
 def prunes(site: Site) -> tuple[Prune, ...]:
     """Return the units that our AppClusterBinding lists and the files do not."""
-    live = site.live_home
+    live = site.live_root
     if live is None or not site.owns(live):
         return ()
     listed = api.listed_resources(live) if _listed_by_us(live) else frozenset()
@@ -206,7 +206,7 @@ def prunes_of(site: Site, live: Manifest, listed: Collection[GroupResource]) -> 
 
 def interrupted(site: Site) -> tuple[Prune, ...]:
     """Return the units that the files want again, and whose release has not come to its end."""
-    live = site.live_home
+    live = site.live_root
     if live is None or not site.owns(live):
         return ()
     listed = {resource.name for resource in api.listed_resources(live)}
@@ -220,7 +220,7 @@ def interrupted(site: Site) -> tuple[Prune, ...]:
 
 def unmanaged_warning(site: Site) -> set[str]:
     """Return a sentence that lists what an adopted AppClusterBinding binds beside the files."""
-    live = site.live_home
+    live = site.live_root
     if live is None or _listed_by_us(live):
         return set()
     listed = (

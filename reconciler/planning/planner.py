@@ -31,7 +31,13 @@ from reconciler.fleet.values import (
     Unit,
     UnitKey,
 )
-from reconciler.planning import app_cluster_bindings, homes, preflight, prune_clusters, prune_units
+from reconciler.planning import (
+    app_cluster_bindings,
+    preflight,
+    prune_clusters,
+    prune_units,
+    roots,
+)
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster, WidenedClaim
 from reconciler.planning.clusters import address_warnings, plan_cluster
 from reconciler.planning.permission_claims import offered_by
@@ -113,7 +119,7 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
     planes = preflight.control_planes(fleet, live)
     names = sorted(name for name in fleet.clusters if only is None or name in only)
     draft.unseen += _unseen(fleet, live, names)
-    draft.warnings |= set(homes.warnings(fleet, {name: one.seen for name, one in planes.items()}))
+    draft.warnings |= set(roots.warnings(fleet, {name: one.seen for name, one in planes.items()}))
     preflights = preflight.preflights(fleet, live, planes, names)
     units = units_by_cluster(fleet)
     for name in names:

@@ -15,7 +15,7 @@ from reconciler.core.live import ClusterState, Live, control_plane_ref_name
 from reconciler.core.manifest import Manifest, annotations_of, is_deleting, labels_of, name_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
-from reconciler.planning import app_cluster_bindings, homes, permission_claims, placement
+from reconciler.planning import app_cluster_bindings, permission_claims, placement, roots
 from reconciler.planning.objects import BEING_DELETED
 from reconciler.planning.placement import Blocked
 from reconciler.planning.site import Index, Site
@@ -42,7 +42,7 @@ def preflights(
 
     Suspended clusters are left out, and those whose control plane is not among `planes`.
     """
-    known = _homes(fleet, planes)
+    known = _roots(fleet, planes)
     renamed = _renamed(fleet, live, planes)
     found: dict[str, Preflight] = {}
     for name in wanted:
@@ -64,13 +64,13 @@ def _renamed(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> Blocked |
     owned: set[tuple[str, str]] = set()
     for plane in planes.values():
         documents = _documents(planes, plane)
-        if any(homes.carriers(fleet, documents, plane.seen)):
+        if any(roots.carriers(fleet, documents, plane.seen)):
             return None
-        for owner, one in homes.carriers_of_others(fleet, documents, plane.seen):
+        for owner, one in roots.carriers_of_others(fleet, documents, plane.seen):
             cluster = _cluster_of(fleet, live, one)
-            home = None if cluster is None else planes.get(cluster.control_plane)
+            root = None if cluster is None else planes.get(cluster.control_plane)
             # Two documents may name one control plane.
-            if cluster and home and home.seen.uid == plane.seen.uid:
+            if cluster and root and root.seen.uid == plane.seen.uid:
                 owned.add((cluster.name, owner))
     if not owned:
         return None
@@ -102,7 +102,7 @@ def _cluster_of(fleet: Fleet, live: Live, carrier: Manifest) -> AppCluster | Non
 
 
 @dataclass(frozen=True, slots=True)
-class _Home:
+class _Root:
     """A space or AppClusterBinding of ours, or that only says so: it stands for an app cluster."""
 
     plane: Index
@@ -111,25 +111,25 @@ class _Home:
     is_known: bool
 
 
-def _homes(fleet: Fleet, planes: Mapping[str, Index]) -> Mapping[str, Sequence[_Home]]:
+def _roots(fleet: Fleet, planes: Mapping[str, Index]) -> Mapping[str, Sequence[_Root]]:
     """Return all of them, by the cluster that they name and by the identity that they note."""
-    found: dict[str, list[_Home]] = defaultdict(list)
+    found: dict[str, list[_Root]] = defaultdict(list)
     for plane in planes.values():
         documents, kind = _documents(planes, plane), api.APP_CLUSTER_BINDING
-        known = homes.carriers(fleet, documents, plane.seen)
-        _, others = homes.by_place(fleet, documents, plane.seen)
-        for home in (
-            *(_Home(plane, plane.ref(kind, one), one, is_known=True) for kind, one in known),
-            *(_Home(plane, plane.ref(kind, one), one, is_known=False) for one in others),
+        known = roots.carriers(fleet, documents, plane.seen)
+        _, others = roots.by_place(fleet, documents, plane.seen)
+        for root in (
+            *(_Root(plane, plane.ref(kind, one), one, is_known=True) for kind, one in known),
+            *(_Root(plane, plane.ref(kind, one), one, is_known=False) for one in others),
         ):
-            cluster = labels_of(home.live).get(keys.CLUSTER, "")
-            for key in {cluster, placement.recorded(home.live)} - {""}:
-                found[key].append(home)
+            cluster = labels_of(root.live).get(keys.CLUSTER, "")
+            for key in {cluster, placement.recorded(root.live)} - {""}:
+                found[key].append(root)
     return found
 
 
 def _documents(planes: Mapping[str, Index], plane: Index) -> frozenset[str]:
-    return homes.documents_of({name: one.seen for name, one in planes.items()}, plane.seen.uid)
+    return roots.documents_of({name: one.seen for name, one in planes.items()}, plane.seen.uid)
 
 
 def _preflight(
@@ -137,7 +137,7 @@ def _preflight(
     cluster: AppCluster,
     plane: Index,
     app: Index,
-    known: Mapping[str, Sequence[_Home]],
+    known: Mapping[str, Sequence[_Root]],
 ) -> Preflight:
     direct = fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
     finder = placement.place if direct else app_cluster_bindings.place
@@ -159,7 +159,7 @@ def _is_proved(site: Site) -> bool:
     """Return whether more than its own word says which cluster this is (trust.md T14)."""
     if site.cluster.identity:
         return True
-    live = site.live_home
+    live = site.live_root
     # A space is given for a proof only, an AppClusterBinding for its name as well.
     return live is not None and (site.is_direct or site.owns(live))
 
@@ -169,7 +169,7 @@ def _going(site: Site) -> Blocked | None:
     space = Ref(site.control_plane.name, NAMESPACE, "", site.placement.space)
     bind = Ref(site.app.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
     for index, ref in (
-        (site.control_plane, site.home),
+        (site.control_plane, site.root),
         (site.control_plane, space),
         (site.app, bind),
     ):
@@ -180,7 +180,7 @@ def _going(site: Site) -> Blocked | None:
 
 
 def _foreign(site: Site) -> Blocked | None:
-    carrier, fleet = site.home, site.fleet
+    carrier, fleet = site.root, site.fleet
     live = site.control_plane.at(carrier)
     labels = {} if live is None else labels_of(live)
     if labels.get(keys.FLEET, fleet.name) != fleet.name:
@@ -192,32 +192,30 @@ def _foreign(site: Site) -> Blocked | None:
     return None
 
 
-def _moved(site: Site, elsewhere: Iterable[_Home]) -> Blocked | None:
+def _moved(site: Site, elsewhere: Iterable[_Root]) -> Blocked | None:
     """Refuse a cluster with units elsewhere: data does not move, so release them first."""
     found: list[str] = []
-    strangers: list[_Home] = []
+    unproved: list[_Root] = []
     proved = _is_proved(site)
-    for home in elsewhere:
+    for root in elsewhere:
         # Two documents may name one control plane.
-        same = home.plane.seen.uid == site.control_plane.seen.uid
-        here = same and replace(home.ref, cluster=site.control_plane.name) == site.home
-        if not here and _is_of_cluster(site, home.live, proved=proved) and _lives(home):
-            if home.is_known:
-                found.append(f"{home.ref.object} in {home.ref.cluster}")
+        same = root.plane.seen.uid == site.control_plane.seen.uid
+        here = same and replace(root.ref, cluster=site.control_plane.name) == site.root
+        if not here and _is_of_cluster(site, root.live, proved=proved) and _lives(root):
+            if root.is_known:
+                found.append(f"{root.ref.object} in {root.ref.cluster}")
             else:
-                strangers.append(home)
-    # Anybody may say so: it stops only what has no home, unless the files say which that is.
-    if not found and strangers and site.live_home is None and not site.cluster.adopt:
-        return homes.unproved(
-            site.fleet, site.cluster, min(strangers, key=lambda one: one.ref).live
-        )
+                unproved.append(root)
+    # Anybody may say so: it stops only what has no root, unless the files say which that is.
+    if not found and unproved and site.live_root is None and not site.cluster.adopt:
+        return roots.unproved(site.fleet, site.cluster, min(unproved, key=lambda one: one.ref).live)
     if not found:
         return None
     return Blocked("moved", f"units of it live at {min(found)}; release them first")
 
 
 def _is_of_cluster(site: Site, carrier: Manifest, *, proved: bool) -> bool:
-    """Return whether a home is the cluster's, by its name, or by what else stops it alone."""
+    """Return whether a root is the cluster's, by its name, or by what else stops it alone."""
     if keys.RELEASED in annotations_of(carrier):
         return False
     if labels_of(carrier).get(keys.CLUSTER) == site.app.name:
@@ -225,16 +223,16 @@ def _is_of_cluster(site: Site, carrier: Manifest, *, proved: bool) -> bool:
     return not proved and placement.recorded(carrier) == site.app.seen.uid
 
 
-def _lives(home: _Home) -> bool:
-    if home.ref.kind == api.APP_CLUSTER_BINDING:
-        return bool(api.listed_resources(home.live))
+def _lives(root: _Root) -> bool:
+    if root.ref.kind == api.APP_CLUSTER_BINDING:
+        return bool(api.listed_resources(root.live))
     kinds = (api.API_SERVICE_EXPORT, api.API_SERVICE_EXPORT_REQUEST)
-    return any(home.plane.inside(kind, home.ref.name) for kind in kinds)
+    return any(root.plane.inside(kind, root.ref.name) for kind in kinds)
 
 
 def _left_behind(site: Site) -> Blocked | None:
     """Refuse a cluster whose bindings lead to a control plane that no document names any more."""
-    there = site.live_home is not None
+    there = site.live_root is not None
     spaces: dict[tuple[str, str], str] = {}  # by Secret: most bindings use the same
     for binding in _our_bindings(site):
         way = placement.secret_of(binding)

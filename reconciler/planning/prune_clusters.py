@@ -14,7 +14,7 @@ from reconciler.core.live import ClusterState, Live, Unavailable, control_plane_
 from reconciler.core.manifest import Manifest
 from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode, UnitKey
 from reconciler.fleet.wanted import Placement
-from reconciler.planning import homes, prune_units
+from reconciler.planning import prune_units, roots
 from reconciler.planning.app_cluster_bindings import prunes_of
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.objects import BEING_DELETED, before_digest, is_ours
@@ -88,8 +88,8 @@ def known_of(fleet: Fleet, live: Live) -> Known:
     carriers: dict[str, list[Carrier]] = defaultdict(list)
     for plane, seen in live.control_planes.items():
         if isinstance(seen, ClusterState):
-            documents = homes.documents_of(live.control_planes, seen.uid)
-            for kind, one in homes.carriers(fleet, documents, seen):
+            documents = roots.documents_of(live.control_planes, seen.uid)
+            for kind, one in roots.carriers(fleet, documents, seen):
                 name = manifest.labels_of(one).get(keys.CLUSTER, "")
                 at = control_plane_ref_name(plane)
                 carriers[name].append(Carrier(at, seen.uid, kind, one))
@@ -196,7 +196,7 @@ def _checked(gone: ClusterPrune, known: Known) -> ClusterPrune:
     reason = "" if obstacle is None else obstacle.reason
     if not recorded(carrier):
         reason = f"{manifest.name_of(carrier)} does not say which cluster it is for"
-    elif len(several := _homes(known, gone.name)) > 1:
+    elif len(several := _roots(known, gone.name)) > 1:
         reason = f"several are its own: {', '.join(sorted(several))}"
     elif manifest.is_deleting(carrier):
         reason = f"{manifest.name_of(carrier)} {BEING_DELETED}"
@@ -210,7 +210,7 @@ def _checked(gone: ClusterPrune, known: Known) -> ClusterPrune:
     return replace(gone, prunes=(), obstacle=reason) if reason else gone
 
 
-def _homes(known: Known, name: str) -> set[str]:
+def _roots(known: Known, name: str) -> set[str]:
     """Return what stands for a cluster that left; on each control plane once."""
     return {
         f"{one.plane_uid}/{manifest.namespace_of(one.live)}/{manifest.name_of(one.live)}"

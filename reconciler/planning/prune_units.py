@@ -34,7 +34,7 @@ _NOT_FOR_DELETES: Final = frozenset({Verb.REMEMBER, Verb.POLICY, Verb.FREE_INSTA
 class Prune:
     """A unit that left, and the steps of its release.
 
-    `live` is the object of ours that still carries it, at `ref`; `home` remembers that it is
+    `live` is the object of ours that still carries it, at `ref`; `root` remembers that it is
     being let go.
     """
 
@@ -45,17 +45,17 @@ class Prune:
     policy: DeletionPolicy
     release: tuple[Step, ...]
     own: DeletionPolicy  # what the unit's own Binding said, whatever else decides
-    home: Ref
+    root: Ref
 
 
-def remembered(home: Manifest | None) -> Mapping[str, DeletionPolicy]:
+def remembered(root: Manifest | None) -> Mapping[str, DeletionPolicy]:
     """Return the units (`plural.group`) that are being released, and how each.
 
     A unit's objects go one by one, and after the first of them nothing else shows that the rest is
     still to do. So the space, or the AppClusterBinding, carries the annotation `leaving` from
     before the first step until after the last (mapping.md 9).
     """
-    return read_unit_policies("" if home is None else annotations_of(home).get(keys.LEAVING, ""))
+    return read_unit_policies("" if root is None else annotations_of(root).get(keys.LEAVING, ""))
 
 
 def prunes(site: Site) -> tuple[Prune, ...]:
@@ -64,7 +64,7 @@ def prunes(site: Site) -> tuple[Prune, ...]:
     A binding tells; where it is gone already, the request does, or the space remembers, or an
     export that only we can have requested.
     """
-    letting_go = remembered(site.live_home)
+    letting_go = remembered(site.live_root)
     found: dict[UnitKey, Prune] = {}
     for index, kind, live, name in _carriers(site):
         key = unit_of(site.app.name, name)
@@ -74,7 +74,7 @@ def prunes(site: Site) -> tuple[Prune, ...]:
         policy = letting_go.get(name) or _policy(live)
         steps = tuple(_release(site, key, ref))
         subject = labels_of(live).get(keys.BINDING) or name
-        found[key] = Prune(key, subject, ref, live, policy, steps, policy, site.home)
+        found[key] = Prune(key, subject, ref, live, policy, steps, policy, site.root)
     return tuple(found[key] for key in sorted(found))
 
 
@@ -89,12 +89,12 @@ def _carriers(site: Site) -> Iterator[tuple[Index, Kind, Manifest, str]]:
         # Under a binding that is not ours, nothing is taken away.
         if site.owns(one) and name_of(one) not in bound:
             yield cp, api.API_SERVICE_EXPORT_REQUEST, one, name_of(one)
-    home = site.live_home
-    if home is None:
+    root = site.live_root
+    if root is None:
         return
-    for name in remembered(home):
-        yield cp, NAMESPACE, home, name
-    identity = annotations_of(home).get(keys.IDENTITY, "")
+    for name in remembered(root):
+        yield cp, NAMESPACE, root, name
+    identity = annotations_of(root).get(keys.IDENTITY, "")
     if identity.startswith(names.direct_identities(site.fleet.name)):
         for one in cp.inside(api.API_SERVICE_EXPORT, space):
             if name_of(one) not in bound:
@@ -107,7 +107,7 @@ def interrupted(site: Site) -> tuple[Prune, ...]:
     Where the binding is gone, the copies are let go first: a konnector that meets copies that
     are still bound deletes those whose twin is gone.
     """
-    home, live = site.home, site.live_home
+    root, live = site.root, site.live_root
     bound = set(map(name_of, bindings(site.app)))
     found = []
     for name in sorted(remembered(live)):
@@ -115,9 +115,9 @@ def interrupted(site: Site) -> tuple[Prune, ...]:
         if live is None or key not in site.fleet.units:
             continue
         rest = () if name in bound else tuple(let_go(site, key))
-        steps = (*rest, Step(Verb.FORGET, home))
+        steps = (*rest, Step(Verb.FORGET, root))
         keep = DeletionPolicy.RELEASE
-        found.append(Prune(key, name, home, live, keep, steps, keep, home))
+        found.append(Prune(key, name, root, live, keep, steps, keep, root))
     return tuple(found)
 
 
@@ -196,12 +196,12 @@ def _instances(count: int | None) -> str:
 
 
 def _release(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
-    yield Step(Verb.REMEMBER, site.home, "that it is being released")
+    yield Step(Verb.REMEMBER, site.root, "that it is being released")
     if carrier.kind == api.API_SERVICE_BINDING:
         yield Step(Verb.POLICY, carrier, "deletion-policy Release")
     yield from _unbind(site, key, carrier)
     yield from let_go(site, key)
-    yield Step(Verb.FORGET, site.home)
+    yield Step(Verb.FORGET, site.root)
 
 
 def _unbind(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
@@ -231,18 +231,18 @@ def _delete(site: Site, prune: Prune, *, with_instances: bool) -> Iterator[Step]
     key = prune.key
     instances = all_of(key, site.app.name)
     if with_instances:
-        yield Step(Verb.REMEMBER, prune.home, "that it is being deleted")
+        yield Step(Verb.REMEMBER, prune.root, "that it is being deleted")
         yield Step(
             Verb.DELETE_INSTANCES, instances, "through the app cluster; the konnector carries it"
         )
         yield Step(Verb.AWAIT_NO_INSTANCES, instances, "until there is none")
     else:
         yield Step(Verb.CHECK_NO_INSTANCES, instances, "that there still is none")
-        yield Step(Verb.REMEMBER, prune.home, "that it is being deleted")
+        yield Step(Verb.REMEMBER, prune.root, "that it is being deleted")
     # No instances are left to free. A copy that is left is an orphan, which outlives its space.
     yield from (step for step in prune.release if step.verb not in _NOT_FOR_DELETES)
     yield Step(Verb.DELETE_CRD, Ref(site.app.name, CRD, "", key.name), "after a fresh count of 0")
-    yield Step(Verb.FORGET, prune.home)
+    yield Step(Verb.FORGET, prune.root)
 
 
 def all_of(key: UnitKey, cluster: str) -> Ref:

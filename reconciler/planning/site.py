@@ -130,7 +130,7 @@ class Site:
         return self.placement.app_cluster_binding == ("", "")
 
     @property
-    def home(self) -> Ref:
+    def root(self) -> Ref:
         """The carrier of the app cluster on its control plane, live or to be made."""
         if self.is_direct:
             return Ref(self.control_plane.name, NAMESPACE, "", self.placement.space)
@@ -139,14 +139,14 @@ class Site:
         )
 
     @property
-    def live_home(self) -> Manifest | None:
-        return self.control_plane.at(self.home)
+    def live_root(self) -> Manifest | None:
+        return self.control_plane.at(self.root)
 
     @property
     def carrier(self) -> Ref:
         """The object that names the kubeconfig of klutchctl, and has the note of its content."""
         if not self.is_direct:
-            return self.home
+            return self.root
         space = self.placement.space
         return Ref(self.control_plane.name, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING)
 

@@ -226,14 +226,14 @@ def _bound_changes(site: Site, unit: Unit, wanted: Wanted) -> tuple[Change, ...]
 
 def _listed_changes(site: Site, unit: Unit, wanted: Wanted) -> tuple[Change, ...]:
     """Decide about a binding that the backend makes, once the unit is listed."""
-    live, home = site.control_plane.at(wanted.ref), site.live_home
+    live, root = site.control_plane.at(wanted.ref), site.live_root
     draft = draft_of(wanted, live, unit.binding)
     if live is not None:
         return owned_changes(draft, live, wanted, fleet=site.fleet.name)
     resource = GroupResource(unit.key.group, unit.key.resource)
-    if home is not None and resource in api.listed_resources(home):
+    if root is not None and resource in api.listed_resources(root):
         return (replace(draft, reason="waiting: the backend has not made the binding yet"),)
-    reason = "new" if home is None else "new: its claims follow once the backend has made it"
+    reason = "new" if root is None else "new: its claims follow once the backend has made it"
     return (replace(draft, action=Action.CREATE, reason=reason, after=wanted.manifest),)
 
 

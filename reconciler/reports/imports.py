@@ -95,7 +95,7 @@ def _direct(site: Site) -> Iterator[UnnamedBinding]:
 
 
 def _listed(site: Site) -> Iterator[UnnamedBinding]:
-    live = site.live_home
+    live = site.live_root
     if live is None:
         return
     ours = {prune.key for prune in app_cluster_bindings.prunes(site)}

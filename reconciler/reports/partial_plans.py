@@ -218,8 +218,8 @@ def drift(plan: Plan) -> Plan:
     groups: dict[_Group, list[Change]] = defaultdict(list)
     for change in plan.changes:
         groups[_group(change)].append(change)
-    homes = _our_homes(plan.changes, groups)
-    kept = tuple(change for change in plan.changes if _stays(change, groups[_group(change)], homes))
+    roots = _our_roots(plan.changes, groups)
+    kept = tuple(change for change in plan.changes if _stays(change, groups[_group(change)], roots))
     repaired = {change.unit for change in kept if change.action in _REPAIRS}
     return identified(
         replace(
@@ -246,22 +246,22 @@ def _group(change: Change) -> _Group:
     return change.cluster, names.KONNECTOR if change.subject == names.KONNECTOR else ""
 
 
-def _our_homes(changes: Sequence[Change], groups: Mapping[_Group, list[Change]]) -> frozenset[str]:
+def _our_roots(changes: Sequence[Change], groups: Mapping[_Group, list[Change]]) -> frozenset[str]:
     """Return the clusters whose space, or AppClusterBinding, is live and ours."""
-    homes: dict[str, Change] = {}
+    roots: dict[str, Change] = {}
     for change in changes:
         if change.unit is None and change.ref.kind == APP_CLUSTER_BINDING:
-            homes[change.cluster] = change
+            roots[change.cluster] = change
         elif change.ref.kind == NAMESPACE and change.subject == "space":
-            homes.setdefault(change.cluster, change)
+            roots.setdefault(change.cluster, change)
     return frozenset(
         name
-        for name, home in homes.items()
-        if home.action in _LIVES and not _is_adopted(home, groups[_group(home)])
+        for name, root in roots.items()
+        if root.action in _LIVES and not _is_adopted(root, groups[_group(root)])
     )
 
 
-def _stays(change: Change, group: list[Change], homes: frozenset[str]) -> bool:
+def _stays(change: Change, group: list[Change], roots: frozenset[str]) -> bool:
     match change.action:
         case Action.NOOP | Action.UNKNOWN:
             return True
@@ -270,7 +270,7 @@ def _stays(change: Change, group: list[Change], homes: frozenset[str]) -> bool:
         case Action.UPDATE | Action.REPLACE:
             return not change.only_notes and not _is_adopted(change, group)
         case Action.CREATE:
-            return change.cluster in homes and _is_lost(group)
+            return change.cluster in roots and _is_lost(group)
         case _:
             return False
 

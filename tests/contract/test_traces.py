@@ -5,8 +5,7 @@ import time
 import pytest
 
 from reconciler.controller import tracing
-from reconciler.controller.tracing import TraceId, otel
-from reconciler.controller.tracing.trips import Trips, Write
+from reconciler.controller.tracing import TraceId, Trips, Write, otel
 from reconciler.core.manifest import Manifest
 from tests.support.apply_runs import mode, scene
 from tests.support.collectors import collector

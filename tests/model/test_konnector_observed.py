@@ -1,8 +1,7 @@
 """What the metrics and traces of a konnector and a backend say of a claim, from end to end."""
 
 from reconciler.controller import tracing
-from reconciler.controller.tracing import TraceId
-from reconciler.controller.tracing.trips import trace_of
+from reconciler.controller.tracing import TraceId, trace_of
 from reconciler.core.manifest import name_of, uid_of
 from reconciler.core.refs import SECRET
 from tests.support.bound_scenes import Scene, gone, remove, until

@@ -14,7 +14,7 @@ import pytest
 from bind.cluster_binding import decide as cluster_binding_decide
 from bind.export import decide as export_decide
 from bind.service_namespace import decide as service_namespace_decide
-from bind.service_namespace.facts import Home, Seen
+from bind.service_namespace.facts import Mapped, Seen
 from reconciler import api
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope, Terms
@@ -233,9 +233,9 @@ def test_exports_are_taken_over_without_another_write(capture, live):
 
 @cases(api.API_SERVICE_NAMESPACE)
 def test_service_namespaces(capture, live):
-    home = Home(m.namespace_of(live), m.name_of(live))
+    home = Mapped(m.namespace_of(live), m.name_of(live))
     scope = SCOPES[capture]
-    facts = {"home": home, "mapping": live, "space": space_of(capture, home.space)}
+    facts = {"key": home, "mapping": live, "space": space_of(capture, home.space)}
     held = {
         "namespace": at(capture, refs.NAMESPACE, home.target),
         "role_binding": at(capture, refs.ROLE_BINDING, names.BINDER, home.target),

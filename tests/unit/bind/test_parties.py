@@ -9,10 +9,9 @@ from prometheus_client import CollectorRegistry
 
 from bind import program
 from bind.cluster_binding.decide import STATES, state_of
-from bind.informers import Informers
+from bind.informers import Informers, party_of, trimmed_namespace
 from bind.osb import informers as views
 from bind.osb.informers import Places
-from bind.parties import party_of, trimmed_namespace
 from bind.program import spaces
 from reconciler.api import CLUSTER_BINDING
 from reconciler.blueprints.objects import build

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from bind.service_namespace.decide import decide, is_bound, needs_search, obstacle, revocations
-from bind.service_namespace.facts import Contents, Home, Removal, Seen, chosen, home_of, leaving
+from bind.service_namespace.facts import Contents, Mapped, Removal, Seen, chosen, key_of, leaving
 from reconciler.blueprints import rbac
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
@@ -24,7 +24,7 @@ from tests.support.space_objects import (
     space,
 )
 
-HOME = Home(SPACE, "dev")
+KEY = Mapped(SPACE, "dev")
 TARGET = f"{SPACE}-dev"
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 MARK = {
@@ -52,7 +52,7 @@ def seen(*, namespace=None, elsewhere=None, role_binding=None, **facts):
     there = tuple(filter(None, (namespace, elsewhere)))
     rights = tuple(filter(None, (role_binding,)))
     known = {"mapping": mapping(), "space": space(), "witnessed": True, **facts}
-    return Seen(CONTROL_PLANE, HOME, namespaces=there, role_bindings=rights, **known)
+    return Seen(CONTROL_PLANE, KEY, namespaces=there, role_bindings=rights, **known)
 
 
 def steps_of(decision):
@@ -328,7 +328,7 @@ def test_nothing_is_left_to_do_when_both_are_gone():
 
 
 HOMES = {
-    f"{SPACE}/dev": HOME,
+    f"{SPACE}/dev": KEY,
     "a/b/c": None,
     "/dev": None,
     f"{SPACE}/": None,
@@ -339,12 +339,12 @@ HOMES = {
 
 @pytest.mark.parametrize(("mark", "want"), HOMES.items(), ids=[repr(one) for one in HOMES])
 def test_whose_a_namespace_is_stands_in_its_annotation(mark, want):
-    assert home_of(mark) == want
+    assert key_of(mark) == want
     assert want is None or want.mark == mark
 
 
 def test_two_tenants_with_one_target_do_not_share_it():
-    one, other = Home("a", "b-c"), Home("a-b", "c")
+    one, other = Mapped("a", "b-c"), Mapped("a-b", "c")
     assert one.target == other.target
     held = [namespace(one.target, {"klutch.anynines.com/api-service-namespace": one.mark})]
     second = Seen(CONTROL_PLANE, other, mapping=mapping("c"), space=space(), namespaces=held)
@@ -414,7 +414,7 @@ def test_it_says_whose_it_is_before_its_konnector_gets_rights(facts, notes):
 ANOTHER = made_at(HOUR) | {keys.SPACE_UID: "former"}
 FORMER = {
     "a plain name": (namespace(annotations=ANOTHER), {}, "former"),
-    "a hashed name": (namespace(HOME.hashed("former")[0], ANOTHER), {}, "former"),
+    "a hashed name": (namespace(KEY.hashed("former")[0], ANOTHER), {}, "former"),
     "although its status names it": (
         namespace(annotations=ANOTHER), {"mapping": mapping(namespace=TARGET)}, "former",
     ),

@@ -3,17 +3,17 @@
 import pytest
 
 from bind.service_namespace.decide import decide, obstacle
-from bind.service_namespace.facts import Home, Seen, chosen, leaving
+from bind.service_namespace.facts import Mapped, Seen, chosen, leaving
 from reconciler.core import keys, names
 from reconciler.core.decision import Create
 from reconciler.core.manifest import annotations_of, name_of, namespace_of
 from reconciler.core.refs import NAMESPACE
 from tests.support.space_objects import CONTROL_PLANE, NOW, SPACE, live, mapping, space
 
-HOME = Home(SPACE, "dev")
-(HASHED,) = HOME.hashed(f"uid-of-{SPACE}")
-(EARLIER,) = HOME.hashed("earlier")
-MARK = {keys.API_SERVICE_NAMESPACE: HOME.mark, keys.SPACE_UID: f"uid-of-{SPACE}"}
+KEY = Mapped(SPACE, "dev")
+(HASHED,) = KEY.hashed(f"uid-of-{SPACE}")
+(EARLIER,) = KEY.hashed("earlier")
+MARK = {keys.API_SERVICE_NAMESPACE: KEY.mark, keys.SPACE_UID: f"uid-of-{SPACE}"}
 
 
 def namespace(name, annotations=MARK):
@@ -22,15 +22,15 @@ def namespace(name, annotations=MARK):
 
 def seen(*there, **facts):
     known = {"mapping": mapping(), "space": space(), "hashing": True, **facts}
-    return Seen(CONTROL_PLANE, HOME, namespaces=there, **known)
+    return Seen(CONTROL_PLANE, KEY, namespaces=there, **known)
 
 
 CHOSEN = {
     "a new one": (seen(), HASHED),
-    "somebody else has the plain name": (seen(namespace(HOME.target, {})), HASHED),
-    "it is there already": (seen(namespace(HOME.target)), HOME.target),
-    "the status told the plain name": (seen(mapping=mapping(namespace=HOME.target)), HOME.target),
-    "a new one, where names are plain": (seen(hashing=False), HOME.target),
+    "somebody else has the plain name": (seen(namespace(KEY.target, {})), HASHED),
+    "it is there already": (seen(namespace(KEY.target)), KEY.target),
+    "the status told the plain name": (seen(mapping=mapping(namespace=KEY.target)), KEY.target),
+    "a new one, where names are plain": (seen(hashing=False), KEY.target),
     "a hashed one, where names are plain by now": (
         seen(namespace(HASHED), hashing=False), HASHED,
     ),
@@ -52,7 +52,7 @@ CHOSEN = {
         ),
         EARLIER,
     ),
-    "a space that is gone": (seen(space=None), HOME.target),
+    "a space that is gone": (seen(space=None), KEY.target),
 }  # fmt: skip
 
 
@@ -83,9 +83,9 @@ def test_what_is_not_surely_ours_does_not_go(live):
     assert leaving(seen(live, mapping=None)) is None
 
 
-LONG = Home(SPACE, "x" * 63)
+LONG = Mapped(SPACE, "x" * 63)
 NEW, OLD = LONG.hashed(f"uid-of-{SPACE}")
-JUST = Home(SPACE, "x" * (63 - len(SPACE) - 1))
+JUST = Mapped(SPACE, "x" * (63 - len(SPACE) - 1))
 
 
 @pytest.mark.parametrize(

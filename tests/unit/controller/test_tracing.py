@@ -10,9 +10,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from reconciler.controller import log_context, tracing
-from reconciler.controller.tracing import Ended, TraceId
+from reconciler.controller.tracing import Ended, TraceId, Trips, Write, secret_down, trace_of
 from reconciler.controller.tracing.otel import OpenTelemetry
-from reconciler.controller.tracing.trips import Trips, Write, secret_down, trace_of
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
 from tests.support.spans import Collector

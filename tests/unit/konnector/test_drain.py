@@ -76,9 +76,9 @@ def crd(*, owner: str | None = None, group="klutch.anynines.com", manager="klutc
     )
 
 
-def seen(bound, home=APP_CLUSTER, **facts):
+def seen(bound, cluster=APP_CLUSTER, **facts):
     usual = {"space": SPACE, "service_namespaces": frozenset({HERE})}
-    return Seen(home=home, binding=bound, **{**usual, **facts})
+    return Seen(cluster=cluster, binding=bound, **{**usual, **facts})
 
 
 def only(bound, **facts):
@@ -143,7 +143,7 @@ def test_finalizers_of_others_stay():
 
 
 def test_a_binding_in_a_space_is_let_go_there():
-    step = only(leaving(), home=CONTROL_PLANE, reported=True)
+    step = only(leaving(), cluster=CONTROL_PLANE, reported=True)
     assert (step.ref.cluster, step.ref.kind) == (CONTROL_PLANE, API_SERVICE_BINDING)
 
 

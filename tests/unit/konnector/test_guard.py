@@ -63,7 +63,7 @@ STRANGERS = {
 
 @pytest.mark.parametrize(("identity", "confirmed", "why"), STRANGERS.values(), ids=STRANGERS.keys())
 def test_strangers(identity, confirmed, why):
-    found = mass_loss_decide.stranger(identity, confirmed)
+    found = mass_loss_decide.mismatch(identity, confirmed)
     assert (found is not None) == bool(why)
     assert why in (found or (None, ""))[1]
 
@@ -86,9 +86,9 @@ def test_spaces(identity, why):
 
 
 def test_sentences_name_the_next_step():
-    _, stranger = mass_loss_decide.stranger(OTHER_APP, "") or (None, "")
+    _, mismatch = mass_loss_decide.mismatch(OTHER_APP, "") or (None, "")
     command = "kubectl annotate clusterbindings.klutch.anynines.com cluster -n cluster-a1"
-    assert f"{command} --overwrite klutchctl.dev/confirm-app-cluster=new" in stranger
+    assert f"{command} --overwrite klutchctl.dev/confirm-app-cluster=new" in mismatch
     lost = mass_loss_decide.lost(DATABASES, SPACE)
     assert f"{command} --overwrite klutchctl.dev/confirm-recreate={DATABASES}" in lost
     others = {f"dev-{one:02}": "new" for one in range(12)}
@@ -97,7 +97,7 @@ def test_sentences_name_the_next_step():
     assert "in dev-00, dev-01, dev-02 and 9 more:" in another
     deleted = mass_loss_decide.mass_deletion(DATABASES, "why", SPACE)
     assert f"{command} --overwrite klutchctl.dev/confirm-mass-delete=" in deleted
-    ends = [text.partition("If not: ")[2] for text in (stranger, lost, another, deleted)]
+    ends = [text.partition("If not: ")[2] for text in (mismatch, lost, another, deleted)]
     reasons = ("AppClusterChanged", "RecreationHeld", "AnotherNamespace", "MassDeletion")
     assert ends == [f"klutchctl explain {one}" for one in reasons]
 

@@ -151,31 +151,31 @@ async def test_one_resource_has_one_guard(world):
 
 
 async def test_another_app_cluster_is_a_stranger_until_it_is_confirmed(world):
-    assert world.guardian.stranger() == ""
+    assert world.guardian.mismatch() == ""
     world.app.uid = "another"
     await world.guardian.look_at_app_cluster()
-    assert "is not the one whose services" in world.guardian.stranger()
+    assert "is not the one whose services" in world.guardian.mismatch()
     assert world.report() == ["AppClusterChanged"]
     world.annotate(CONFIRM_APP_CLUSTER="app")
-    assert world.guardian.stranger()
+    assert world.guardian.mismatch()
     before = world.released
     world.annotate(CONFIRM_APP_CLUSTER="another")
-    assert world.guardian.stranger() == ""
+    assert world.guardian.mismatch() == ""
     assert world.released == before + 1
 
 
 async def test_the_space_records_its_app_cluster_too(world):
     world.plane.notes = marks(APP_CLUSTER_UID="app")
     await world.guardian.look()
-    assert world.guardian.stranger() == ""
+    assert world.guardian.mismatch() == ""
     world.plane.notes = marks(APP_CLUSTER_UID="another")
     await world.guardian.look()
-    assert world.guardian.stranger()
+    assert world.guardian.mismatch()
 
 
 async def test_mappings_of_another_app_cluster_are_seen_as_they_come(world):
     world.mappings.put(live_like(mapping("prod"), **marks(APP_CLUSTER_UID="another")))
-    assert world.guardian.stranger()
+    assert world.guardian.mismatch()
 
 
 async def test_a_confirmation_is_read_also_where_the_view_is_behind(world):

@@ -232,8 +232,8 @@ def test_a_guard_against_deletion_lets_a_claim_go_that_has_no_copy():
 
 
 def test_nothing_is_adopted_into_a_namespace_that_is_not_there():
-    assert look(None, copy(UNMARKED), homeless=True) == NOTHING
-    assert reported(look(None, copy(), homeless=True, claim_gone=True)) == ["mark copy"]
+    assert look(None, copy(UNMARKED), unmapped=True) == NOTHING
+    assert reported(look(None, copy(), unmapped=True, claim_gone=True)) == ["mark copy"]
 
 
 def test_a_name_that_somebody_else_has_is_reported_and_left_alone():

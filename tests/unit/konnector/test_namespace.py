@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from konnector import CONTROL_PLANE
 from konnector.claim.orphans import Confirmation, Terms
-from konnector.informers import Homes
+from konnector.informers import Mappings
 from konnector.namespace.decide import Removal, Seen, decide, leaving
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core import keys
@@ -331,18 +331,18 @@ def test_hostile_objects(odd):
 
 class World:
     def __init__(self) -> None:
-        self.mappings = Store(API_SERVICE_NAMESPACE)
-        self.homes = Homes(self.mappings, SPACE, Store(NAMESPACE))
+        self.store = Store(API_SERVICE_NAMESPACE)
+        self.mappings = Mappings(self.store, SPACE, Store(NAMESPACE))
         self.reported: list[str] = []
-        self.homes.follow(self.reported.append)
+        self.mappings.follow(self.reported.append)
 
     def says(self, app: str, service: str, **metadata: Any) -> None:
         held: Any = live_like(mapping(app), **metadata)
-        self.mappings.put({**held, "status": {"namespace": service}})
+        self.store.put({**held, "status": {"namespace": service}})
 
     @property
     def pairs(self) -> dict[str, str]:
-        return {app: self.homes.service(app) for app in self.homes.all()}
+        return {app: self.mappings.service(app) for app in self.mappings.all()}
 
 
 @pytest.fixture

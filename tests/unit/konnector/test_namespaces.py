@@ -73,7 +73,7 @@ class World:
         app = SimpleNamespace(name="app-cluster", get=self.nothing)
         guards = SimpleNamespace(
             kind_guard=lambda _: SimpleNamespace(note=lambda *_, **__: None),
-            stranger=lambda: "", terms=Terms, app_cluster_uid="app", confirmed=False,
+            mismatch=lambda: "", terms=Terms, app_cluster_uid="app", confirmed=False,
             has_orphans=lambda _: False, confirmed_namespace=lambda _: "",
             note_namespace=lambda *_: None, deletes_in=lambda: None,
             look_at_app_cluster=self.nothing, look_at_confirmations=self.nothing,

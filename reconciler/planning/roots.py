@@ -138,7 +138,7 @@ def by_place(
 
 
 def unproved(fleet: Fleet, cluster: AppCluster, stranger: Manifest) -> Blocked:
-    """Hold a cluster without a home that is known, of which one elsewhere may have the data."""
+    """Hold a cluster without a root that is known, of which one elsewhere may have the data."""
     namespace, name = identity_of(stranger)
     fresh = default_placement(fleet, cluster).space
     yes = f"label Namespace {namespace} {keys.FLEET}={fleet.name}"
