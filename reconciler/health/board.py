@@ -23,13 +23,7 @@ from reconciler.fleet.values import AppCluster, Fleet, Mode, PruneMode, Unit, Un
 from reconciler.fleet.wanted import default_placement
 from reconciler.health.live_units import LiveUnits, location_of
 from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
-from reconciler.planning import (
-    app_cluster_bindings,
-    preflight,
-    prune_clusters,
-    prune_units,
-    roots,
-)
+from reconciler.planning import app_cluster_bindings, preflight, prune_clusters, prune_units, roots
 from reconciler.planning.changes import UnseenCluster
 from reconciler.planning.placement import Blocked
 from reconciler.planning.site import Index, Site

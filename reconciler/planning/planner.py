@@ -31,13 +31,7 @@ from reconciler.fleet.values import (
     Unit,
     UnitKey,
 )
-from reconciler.planning import (
-    app_cluster_bindings,
-    preflight,
-    prune_clusters,
-    prune_units,
-    roots,
-)
+from reconciler.planning import app_cluster_bindings, preflight, prune_clusters, prune_units, roots
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster, WidenedClaim
 from reconciler.planning.clusters import address_warnings, plan_cluster
 from reconciler.planning.permission_claims import offered_by

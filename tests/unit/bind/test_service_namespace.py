@@ -327,14 +327,7 @@ def test_nothing_is_left_to_do_when_both_are_gone():
     assert decide(seen(mapping=None), scope="Namespaced", now=NOW) == NOTHING
 
 
-HOMES = {
-    f"{SPACE}/dev": KEY,
-    "a/b/c": None,
-    "/dev": None,
-    f"{SPACE}/": None,
-    SPACE: None,
-    "": None,
-}
+HOMES = {f"{SPACE}/dev": KEY, "a/b/c": None, "/dev": None, f"{SPACE}/": None, SPACE: None, "": None}
 
 
 @pytest.mark.parametrize(("mark", "want"), HOMES.items(), ids=[repr(one) for one in HOMES])
