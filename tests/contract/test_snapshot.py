@@ -115,53 +115,39 @@ async def test_a_snapshot_holds_all_that_a_plan_may_ask_and_no_secret(  # noqa: 
     assert json.loads(content)["version"] == 1
 
 
-async def test_a_cluster_that_is_missing_is_named_and_the_rest_is_written(
+HERE, NOWHERE = {"eu": "control-plane", "shop": "app-1"}, {"eu": "away", "shop": "far"}
+MISSING = {
+    # where the others are, options, exit code, clusters that were read
+    "it is named, and the rest is written": (HERE, (), 5, "2 of 3"),
+    "it may be": (HERE, ("--allow-unreachable",), 0, "2 of 3"),
+    "it is not chosen": (HERE, ("--cluster", "shop"), 0, "2 of 2"),
+    "all are": (NOWHERE, ("--allow-unreachable",), 1, "0 of 3"),
+}
+
+
+@pytest.mark.parametrize(("others", "options", "code", "read"), MISSING.values(), ids=MISSING)
+async def test_a_cluster_that_is_missing(  # noqa: PLR0917 - fixtures
     control_plane: LiveCluster,
-    app_cluster: LiveCluster,
     service: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    others: dict[str, str],
+    options: tuple[str, ...],
+    code: int,
+    read: str,
 ) -> None:
-    contexts = {"eu": control_plane.context, "shop": app_cluster.context, "lost": "nowhere"}
-    write_fleet(tmp_path, service=service, contexts=contexts)
-    out = tmp_path / "live.json"
-
-    async def taken() -> str:
-        """Take it, once a busy server serves the kind that was just defined."""
-        assert await take(control_plane, tmp_path, out) == 5
-        said = capsys.readouterr()
-        assert said.out == f"Snapshot of 2 of 3 clusters: {out}\n", said.err
-        return said.err
-
-    reported = await eventually(taken)
-    assert reported.startswith("Unseen: cluster lost: cannot be reached by context/nowhere: ")
-    assert await take(control_plane, tmp_path, out, "--allow-unreachable") == 0
-    assert list(parse_live(out.read_bytes(), "x").clusters) == ["lost", "shop"]
-
-
-async def test_a_cluster_that_is_not_chosen_is_not_read(
-    control_plane: LiveCluster, app_cluster: LiveCluster, service: str, tmp_path: Path
-) -> None:
-    contexts = {"eu": control_plane.context, "shop": app_cluster.context, "lost": "nowhere"}
-    write_fleet(tmp_path, service=service, contexts=contexts)
-    out = tmp_path / "live.json"
+    write_fleet(tmp_path, service=service, contexts={**others, "lost": "nowhere"})
+    out, is_asked = tmp_path / "live.json", read.endswith("3")
 
     async def taken() -> bool:
-        """What other tests left may still be going."""
-        assert await take(control_plane, tmp_path, out, "--cluster", "shop") == 0
-        return True
+        """Take it, once what other tests left is gone."""
+        assert await take(control_plane, tmp_path, out, *options) == code
+        said = capsys.readouterr()
+        assert said.out == f"Snapshot of {read} clusters: {out}\n", said.err
+        return ("Unseen: cluster lost: " in said.err) is is_asked
 
     await eventually(taken)
-    assert list(parse_live(out.read_bytes(), "x").clusters) == ["shop"]
-
-
-async def test_nothing_to_be_seen_is_a_failure(
-    control_plane: LiveCluster, service: str, tmp_path: Path
-) -> None:
-    write_fleet(tmp_path, service=service, contexts={"eu": "nowhere", "shop": "nowhere"})
-    out = tmp_path / "live.json"
-    assert await take(control_plane, tmp_path, out, "--allow-unreachable") == 1
-    assert out.exists()
+    assert ("lost" in parse_live(out.read_bytes(), "x").clusters) is is_asked
 
 
 async def test_without_a_kubeconfig_nothing_is_contacted(

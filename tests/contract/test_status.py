@@ -7,21 +7,17 @@ import os
 import pty
 import signal
 import sys
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reconciler.controller.lease import micro
 from reconciler.core import keys, names
-from reconciler.core.manifest import Manifest
 from reconciler.core.refs import LEASE, NAMESPACE, Ref
 from tests.support import fleet_texts, programs, removal
 from tests.support.bound_units import ByHand, condition, new_unit
-from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.observing import BIND
 
@@ -98,63 +94,6 @@ async def test_from_not_bound_to_ready_and_silent(scene):
     await by_hand.report(unit)
     await by_hand.beat(timedelta(hours=1))
     assert await scene.units() == (9, [("Unknown", "HeartbeatTooOld")])
-
-
-@asynccontextmanager
-async def leased(live: LiveCluster, name: str, renewed: datetime, *, every: float | None = None):
-    """Yield while a Lease is there, renewed with the times of a clock that stood at `renewed`."""
-    ref = Ref(live.name, LEASE, BIND, name)
-    offset = datetime.now(UTC) - renewed
-
-    async def renew() -> None:
-        time = micro(datetime.now(UTC) - offset)
-        spec: Manifest = {
-            "holderIdentity": "somebody",
-            "leaseDurationSeconds": 15,
-            "renewTime": time,
-        }
-        lease: Manifest = {
-            "apiVersion": LEASE.api_version,
-            "kind": LEASE.kind,
-            "metadata": {"name": name, "namespace": BIND},
-            "spec": spec,
-        }
-        await live.cluster.apply(lease, LEASE, manager="tests", force=True)
-
-    async def renewing(every: float) -> None:
-        while True:
-            await asyncio.sleep(every)
-            await renew()
-
-    home: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": BIND}}
-    await live.cluster.apply(home, NAMESPACE, manager="tests", force=True)
-    await renew()
-    task = asyncio.create_task(renewing(every)) if every is not None else None
-    try:
-        yield
-    finally:
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        await removal.remove(live.cluster, ref)
-
-
-async def test_agents_that_stopped_are_known_by_their_leases(scene):
-    """Long before a heartbeat is too old; and a clock that goes wrong is no end."""
-    await scene.by_hand.beat(timedelta(minutes=2))
-    await scene.by_hand.make_ready(scene.unit)
-    app, plane = scene.by_hand.app.live, scene.by_hand.plane.live
-    hour_ago, stopped = (
-        datetime.now(UTC) - ago for ago in (timedelta(hours=1), timedelta(seconds=30))
-    )
-    async with leased(app, names.KONNECTOR_LEASE, hour_ago, every=0.5):
-        assert await scene.units() == (0, [("Ready", "")])
-    async with leased(app, names.KONNECTOR_LEASE, stopped):
-        assert await scene.units() == (9, [("Unknown", "KonnectorStopped")])
-    async with leased(plane, names.BACKEND_LEASE, stopped):
-        code, out, _ = await scene.status()
-        assert code == 9
-        assert "klutch-bind has not renewed its Lease" in out
 
 
 async def test_a_cluster_that_is_not_read_is_unknown_and_spares_the_others(scene):
