@@ -1,30 +1,23 @@
 """Finds out by Leases which konnectors and backends of a fleet run.
 
-A konnector that was moved leaves its Lease behind, and the original's works on without: the
-heartbeat of one that seems to have stopped is read as well.
+A konnector that was moved leaves its Lease behind, and the original's works on without: of one
+that seems to have stopped, the heartbeat counts as well, as the plan has seen it.
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Final, TypeAlias
 
-from reconciler import api
-from reconciler.api import Heartbeat, heartbeat_of, leases
+from reconciler.api import Heartbeat, leases
 from reconciler.api.leases import LeaseLook, Stopped, Stops
-from reconciler.core import keys, names
 from reconciler.core.live import Unavailable
-from reconciler.core.manifest import labels_of, name_of
-from reconciler.core.refs import NAMESPACE
 from reconciler.doctor import diagnosis
 from reconciler.doctor.diagnosis import Finding
 from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.fleet.wanted import default_placement
-from reconciler.kube.cluster import Reader
 from reconciler.observe import agents
 from reconciler.observe.agents import KonnectorPlace, Look, Looked, Looks, Places
 from reconciler.observe.visits import Visit, Visits
@@ -38,14 +31,15 @@ Findings: TypeAlias = Mapping[tuple[Side, str], Finding]
 class Reached:
     """The clusters of a fleet that were reached: app clusters, and control planes.
 
-    `in_app` are the Leases of konnectors that work in their app clusters. On `served` control
-    planes something is to be bound.
+    `in_app` are the Leases of konnectors that work in their app clusters, `beats` the last
+    heartbeats of all, where they are known. On `served` control planes something is to be bound.
     """
 
     clusters: Collection[AppCluster]
     planes: Collection[str]
     served: Collection[str]
     in_app: Looks
+    beats: Mapping[str, Heartbeat | None]
 
 
 async def findings(
@@ -67,14 +61,11 @@ async def findings(
 
     stops = await agents.stops(fleet, places, visits, looked, again=again, now=now)
     absent = [one for one in reached.served if looked.backends.get(one, _UNREAD) is None]
-    beats, unused = await asyncio.gather(
-        _beats(fleet, stops.konnectors, visits), _unused(fleet, absent, visits)
-    )
     found = [
-        *_of_konnectors(places, looked, stops, beats, task),
+        *_of_konnectors(places, looked, stops, reached.beats, task),
         *_of_backends(looked, stops, task),
     ]
-    missing = diagnosis.no_backend()
+    unused, missing = await _unused(fleet, absent, visits), diagnosis.no_backend()
     return {**dict(found), **{(Side.CONTROL_PLANE, name): missing for name in unused}}
 
 
@@ -106,57 +97,6 @@ def _of_backends(
         if isinstance(look, LeaseLook):
             finding = diagnosis.backend(look.namespace, stops.backends.get(name), task)
             yield (Side.CONTROL_PLANE, name), finding
-
-
-async def _beats(
-    fleet: Fleet, stopped: Collection[str], visits: Visits
-) -> Mapping[str, Heartbeat | None]:
-    """Return the last heartbeats of the konnectors of these app clusters, where they are read."""
-    behind: dict[str, list[AppCluster]] = defaultdict(list)
-    for name in stopped:
-        behind[fleet.clusters[name].control_plane].append(fleet.clusters[name])
-    found = await asyncio.gather(
-        *(
-            visits.control_plane(
-                plane, fleet.control_planes[plane].access, partial(_read_beats, fleet, clusters)
-            )
-            for plane, clusters in behind.items()
-        )
-    )
-    return {
-        name: beat
-        for one in found
-        if not isinstance(one, Unavailable)
-        for name, beat in one.items()
-    }
-
-
-async def _read_beats(
-    fleet: Fleet, clusters: Sequence[AppCluster], visit: Visit
-) -> Mapping[str, Heartbeat | None]:
-    cluster: Reader = visit.reached.cluster
-    async with visit.turn.slot():
-        labels = f"{keys.FLEET}={fleet.name}"
-        listing = await cluster.list(NAMESPACE, labels=labels, metadata_only=True)
-        spaces: dict[str, list[str]] = defaultdict(list)
-        for one in listing.items:
-            spaces[labels_of(one).get(keys.CLUSTER, "")].append(name_of(one))
-        return {
-            one.name: await _last_beat(
-                cluster, {*spaces[one.name], default_placement(fleet, one).space}
-            )
-            for one in clusters
-        }
-
-
-async def _last_beat(plane: Reader, spaces: Collection[str]) -> Heartbeat | None:
-    beats = [
-        heartbeat_of(one)
-        for space in sorted(spaces)
-        for one in (await plane.list(api.CLUSTER_BINDING, namespace=space)).items
-        if name_of(one) == names.CLUSTER_BINDING
-    ]
-    return max(filter(None, beats), key=lambda beat: beat.time, default=None)
 
 
 async def _unused(fleet: Fleet, planes: Collection[str], visits: Visits) -> Collection[str]:

@@ -4,13 +4,19 @@ Stores nothing: a review is answered and forgotten. No failure of one cluster ho
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from reconciler import run
-from reconciler.api import API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE, CLUSTER_BINDING
+from reconciler.api import (
+    API_SERVICE_EXPORT_TEMPLATE,
+    API_SERVICE_NAMESPACE,
+    CLUSTER_BINDING,
+    Heartbeat,
+    heartbeat_of,
+)
 from reconciler.blueprints.policies import Policy
 from reconciler.core import conditions, keys, refs, times
 from reconciler.core import names as core_names
@@ -46,6 +52,7 @@ SELF_REVIEW: Final = Kind(
 
 # Without them a status says less, and a plan is the same.
 _OF_STATUS: Final = frozenset({refs.LEASE.plural, API_SERVICE_NAMESPACE.plural})
+Beats: TypeAlias = Mapping[str, Heartbeat | None]  # by app cluster
 _WIDTH: Final = 8  # reviews at once; each takes a connection
 _EVERYTHING: Final = Question("", "*", "*", "*")
 
@@ -107,11 +114,10 @@ async def examine(
         return _unreached(target, found) if isinstance(found, Unavailable) else found
 
     made = await asyncio.gather(*map(look, _targets(fleet, only)))
-    found = await agents.findings(
-        fleet, _reached(fleet, there, konnectors), visits, task=task, now=now
-    )
     apps = [one.name for one in made if one.side is Side.APP_CLUSTER and one.readable]
-    more = await findings(fleet, clusters, apps, task=task, pace=pace)
+    more, beats = await findings(fleet, clusters, apps, task=task, pace=pace)
+    reached = _reached(fleet, there, konnectors, beats)
+    found = await agents.findings(fleet, reached, visits, task=task, now=now)
     outdated = {(Side.APP_CLUSTER, name): some for name, some in more.items()}
     return tuple(_with(one, found, outdated.get((one.side, one.name), ())) for one in made)
 
@@ -121,7 +127,7 @@ def _with(examination: Examination, found: agents.Findings, more: Sequence[Findi
     return replace(examination, findings=(*examination.findings, *of_agent, *more))
 
 
-def _reached(fleet: Fleet, there: Sequence[_Target], in_app: Looks) -> agents.Reached:
+def _reached(fleet: Fleet, there: Sequence[_Target], in_app: Looks, beats: Beats) -> agents.Reached:
     planes = [one for one in there if one.side is Side.CONTROL_PLANE]
     apps = [one.name for one in there if one.side is Side.APP_CLUSTER]
     return agents.Reached(
@@ -129,6 +135,7 @@ def _reached(fleet: Fleet, there: Sequence[_Target], in_app: Looks) -> agents.Re
         planes=[one.name for one in planes],
         served=[one.name for one in planes if one.scope.services],
         in_app={name: in_app[name] for name in apps if name in in_app},
+        beats=beats,
     )
 
 
@@ -301,27 +308,30 @@ async def _review(cluster: Cluster, kind: Kind, body: Manifest) -> Manifest:
 
 async def findings(
     fleet: Fleet, clusters: Clusters, names: Collection[str], *, task: Task, pace: Pace
-) -> dict[str, list[Finding]]:
-    """Return what a plan shows of kubeconfigs and guards, by the app clusters of these names.
+) -> tuple[dict[str, list[Finding]], Beats]:
+    """Return what a plan shows of kubeconfigs, guards and heartbeats, by these app clusters.
 
     Who only plans knows of Secrets what is noted of them. Nothing is said of what was not read.
     """
     if not names:
-        return {}
+        return {}, {}
     credentials = task is Task.APPLY
     look = await run.look(fleet, clusters, only=names, pace=pace, credentials=credentials)
     found: dict[str, list[Finding]] = {}
     for name, finding in _findings(look.plan):
         found.setdefault(name, []).append(finding)
+    beats: dict[str, Heartbeat | None] = {}
     planes = preflight.control_planes(fleet, look.live)
     for name, site in preflight.preflights(fleet, look.live, planes, sorted(names)).items():
         if not isinstance(site, Site):
             continue
         place = (site.placement.space, core_names.CLUSTER_BINDING)
-        for one in conditions.held(site.control_plane.get(CLUSTER_BINDING, *place)):
+        live = site.control_plane.get(CLUSTER_BINDING, *place)
+        beats[name] = heartbeat_of(live)
+        for one in conditions.held(live):
             said, remedy = f"{one.reason}: {one.message}", f"klutchctl explain {one.reason}"
             found.setdefault(name, []).append(diagnosis.warning(Check.GUARDS, said, remedy))
-    return found
+    return found, beats
 
 
 def _findings(plan: Plan) -> Iterator[tuple[str, Finding]]:

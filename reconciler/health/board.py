@@ -248,7 +248,9 @@ def board(
     clusters += _released(view, {one.name for one in clusters if one.units})
     unread = tuple(_unread(view, failed))
     planes = tuple(_stopped(name, at, now) for name, at in sorted(stops.backends.items()))
-    return Board(fleet.name, fleet.revision, now, _distinct(clusters), unread, planes)
+    last = {one.name: one for one in clusters}  # the last word on each
+    once = tuple(last[name] for name in sorted(last))
+    return Board(fleet.name, fleet.revision, now, once, unread, planes)
 
 
 def _released_units(view: FleetView, cluster: str, names: Collection[str]) -> Iterator[UnitKey]:
@@ -389,9 +391,3 @@ def _unread(view: FleetView, failed: Mapping[str, Unavailable]) -> Iterator[Unse
 def ordered(units: Iterable[BoundUnit]) -> tuple[BoundUnit, ...]:
     """Return units in the order of a board: those that leave come last."""
     return tuple(sorted(units, key=lambda one: (one.leaving, one.binding, one.health.unit)))
-
-
-def _distinct(clusters: Iterable[ClusterHealth]) -> tuple[ClusterHealth, ...]:
-    """Return each cluster once, the last word on it, by name."""
-    by_name = {one.name: one for one in clusters}
-    return tuple(by_name[name] for name in sorted(by_name))

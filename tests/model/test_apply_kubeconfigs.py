@@ -208,7 +208,7 @@ async def reached(scene):
 
 async def examined(scene):
     async with reached(scene) as (fleet, clusters):
-        found = await examine.findings(fleet, clusters, {"shop"}, task=Task.APPLY, pace=Pace())
+        found, _ = await examine.findings(fleet, clusters, {"shop"}, task=Task.APPLY, pace=Pace())
     return [(one.level, one.message) for one in found.get("shop", ())]
 
 

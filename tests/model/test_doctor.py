@@ -80,8 +80,8 @@ class Scene:
 
     async def bound(self, beat: timedelta | None = None, space: str = "") -> None:
         """Make an export, and a konnector's heartbeat."""
+        labels = {} if space else {keys.FLEET: self.fleet.name, keys.CLUSTER: "shop"}
         space = space or self.space
-        labels = {keys.FLEET: self.fleet.name, keys.CLUSTER: "shop"}
         await self.plane.create(NAMESPACE, space, metadata={"labels": labels})
         wire = WireObjects(self.plane.live.name, self.plane.live.cluster, space)
         await wire.create(api.API_SERVICE_EXPORT)
@@ -191,6 +191,10 @@ async def test_a_konnector_on_the_control_plane(scene: Scene) -> None:
     )
     scene.fleet = replace(hosted, name=scene.fleet.name)
     space = names.app_cluster_binding_space("klutch-fleet", "shop")
+    await scene.plane.create(NAMESPACE, "klutch-fleet")
+    spec = {"kubeconfigSecretRef": {"namespace": "klutch-fleet", "name": "x", "key": "kubeconfig"}}
+    place = (api.APP_CLUSTER_BINDING, "shop")
+    await scene.plane.create(*place, namespace="klutch-fleet", spec={**spec, "apiExports": []})
     await scene.bound(beat=LONG, space=space)
     since = await scene.lease(scene.plane, names.KONNECTOR_LEASE, LONG, at=space)
     await scene.lease(scene.app, names.KONNECTOR_LEASE, LONG)  # of another time
