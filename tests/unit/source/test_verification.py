@@ -51,7 +51,7 @@ def refusal(verified):
         assert caught.value.revision == commit
         said = str(caught.value)
         assert said.startswith(f"commit {commit[:12]} is not verified: ")
-        return said.partition(": ")[2]
+        return said.partition(": ")[2].removesuffix("; see `klutchctl explain SourceUnverified`")
 
     return check
 
