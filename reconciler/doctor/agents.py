@@ -4,7 +4,6 @@ A konnector that was moved leaves its Lease behind, and the original's works on 
 that seems to have stopped, the heartbeat counts as well, as the plan has seen it.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -102,11 +101,8 @@ def _of_backends(
 async def _unused(fleet: Fleet, planes: Collection[str], visits: Visits) -> Collection[str]:
     """Return those control planes on which no backend has exported anything yet."""
 
-    async def exported(visit: Visit) -> bool:
+    async def exported(_: str, visit: Visit) -> bool:
         return await agents.has_exports(visit.reached.cluster)
 
-    found = await asyncio.gather(
-        *(visits.control_plane(one, fleet.control_planes[one].access, exported) for one in planes)
-    )
-    # What could not be read says nothing.
-    return [plane for plane, one in zip(planes, found, strict=True) if one is False]
+    found = await visits.control_planes(fleet, planes, exported)
+    return [plane for plane, has_some in found.items() if not has_some]

@@ -149,7 +149,7 @@ def ahead_of_all(clocks: Collection[float]) -> float:
 async def _released(view: FleetView, visits: Visits) -> Mapping[str, frozenset[str]]:
     """Return of which resources released copies were kept, by app cluster, where that is read."""
 
-    async def read(visit: Visit) -> Mapping[str, frozenset[str]]:
+    async def read(_: str, visit: Visit) -> Mapping[str, frozenset[str]]:
         async with visit.turn.slot():
             cluster = visit.reached.cluster
             listing = await cluster.list(api.API_SERVICE_NAMESPACE, metadata_only=True)
@@ -159,16 +159,8 @@ async def _released(view: FleetView, visits: Visits) -> Mapping[str, frozenset[s
             kinds[space] = kinds.get(space, frozenset()) | api.released_kinds(mapping)
         return kinds
 
-    planes = sorted({units.control_plane for units in view.clusters.values()})
-    access = view.fleet.control_planes
-    found = await asyncio.gather(
-        *(visits.control_plane(plane, access[plane].access, read) for plane in planes)
-    )
-    known = {
-        plane: one
-        for plane, one in zip(planes, found, strict=True)
-        if not isinstance(one, Unavailable)
-    }
+    planes = {units.control_plane for units in view.clusters.values()}
+    known = await visits.control_planes(view.fleet, planes, read)
     return {
         name: known.get(units.control_plane, {}).get(units.live.location.space, frozenset())
         for name, units in view.clusters.items()

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Final, TypeAlias
 
 from reconciler.api import API_SERVICE_EXPORT, Heartbeat, leases
@@ -93,16 +92,11 @@ async def on_planes(
     fleet: Fleet, planes: Collection[str], places: Places, visits: Visits
 ) -> Looked:
     """Return the Leases on these control planes: of konnectors that work there, and of backends."""
-    chosen = sorted(planes)
-    found = await asyncio.gather(
-        *(
-            visits.control_plane(
-                plane, fleet.control_planes[plane].access, partial(_read, _spaces(plane, places))
-            )
-            for plane in chosen
-        )
-    )
-    read = {plane: one for plane, one in zip(chosen, found, strict=True) if isinstance(one, tuple)}
+
+    async def look(plane: str, visit: Visit) -> tuple[Looks, Look]:
+        return await _read(_spaces(plane, places), visit)
+
+    read = await visits.control_planes(fleet, planes, look)
     konnectors = {name: look for looks, _ in read.values() for name, look in looks.items()}
     return Looked(konnectors, {plane: backend for plane, (_, backend) in read.items()})
 

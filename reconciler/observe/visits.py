@@ -8,14 +8,15 @@ No failure of one cluster, not even a defect in its reader, holds back or alters
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from reconciler.core.errors import ClusterError, ConfigError, Forbidden, Unauthorized, Unreachable
 from reconciler.core.live import Address, Unavailable, control_plane_ref_name
-from reconciler.fleet.values import Access
+from reconciler.fleet.values import Access, Fleet
 from reconciler.kube.limits import one_look
 from reconciler.kube.registry import Reached
 from reconciler.kube.turns import NOBODY, Places
@@ -147,6 +148,18 @@ class Visits:
             reach=lambda: self._clusters.control_plane(name),
             width=_PLANE_WIDTH,
         )
+
+    async def control_planes(
+        self, fleet: Fleet, names: Collection[str], read: Callable[[str, Visit], Awaitable[T]]
+    ) -> dict[str, T]:
+        """Return what `read` finds on these control planes, without those that cannot be read."""
+
+        async def one(name: str) -> T | Unavailable:
+            access = fleet.control_planes[name].access
+            return await self.control_plane(name, access, partial(read, name))
+
+        found = zip(sorted(names), await asyncio.gather(*map(one, sorted(names))), strict=True)
+        return {name: seen for name, seen in found if not isinstance(seen, Unavailable)}
 
     async def app_cluster(
         self,

@@ -10,7 +10,9 @@ from reconciler.api.leases import Behind, LeaseLook, Stopped
 from reconciler.core.live import Address, ClusterState, Live, Unavailable
 from reconciler.core.refs import CRD
 from reconciler.health.survey import KeptDefinitions
+from reconciler.observe import Pace
 from reconciler.observe.agents import KonnectorPlace, Looked, stops
+from reconciler.observe.visits import Visits
 
 NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=1)
@@ -66,14 +68,15 @@ def test_a_konnector_is_in_trouble(before, after, sent, expected):
 
 async def test_an_answer_that_comes_late_shows_no_clock_behind(monkeypatch):
     monkeypatch.setattr(leases, "APART", 0)
-    times, unread, places = iter((NOW, NOW, LATER)), cast(Any, None), {"shop": KonnectorPlace("eu")}
+    times, no_fleet, places = iter((NOW, NOW, LATER)), cast(Any, None), {"shop": KonnectorPlace("")}
 
     async def again(_):
         next(times)  # another app cluster takes a minute
         return renewed(0)
 
     first = Looked({"shop": OLD}, {})
-    found = await stops(unread, places, unread, first, again=again, now=lambda: next(times))
+    visits = Visits(no_fleet, Pace())
+    found = await stops(no_fleet, places, visits, first, again=again, now=lambda: next(times))
     assert found == leases.Stops()
 
 
