@@ -104,14 +104,13 @@ def _deny(binding: ResolvedBinding, governing: Sequence[Policy], everywhere: Per
     document = binding.document
     template = document.model.spec.template
     names = " and ".join(sorted(policy.name for policy in governing))
+    origin, hint = document.at("spec", "template"), ""
+    message = f"Policy {names} does not allow Template {template}"
     if template is None:
-        origin = document.at("spec", "resources")
-        hint = "Bind a Template that the Policy allows"
+        origin, hint = document.at("spec", "resources"), "Bind a Template that the Policy allows"
         message = f"Policy {names} allows Templates only, and this binds resources without one"
-    else:
-        origin, hint = document.at("spec", "template"), ""
-        message = f"Policy {names} does not allow Template {template}"
-    for cluster in binding.clusters:
+    # Of a Template that is unknown, only that is reported.
+    for cluster in binding.clusters if template is None or binding.template else ():
         if not any((template, cluster) in policy.allowed for policy in governing):
             problem = Problem(origin, "policy-denied", message, hint, Severity.DENIED)
             everywhere.add(cluster, problem)

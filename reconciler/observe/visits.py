@@ -288,10 +288,10 @@ def _remedy(errors: Sequence[ClusterError], access: Access, server: str) -> str:
     match errors[0]:
         case Forbidden():
             rights = sorted({f"{error.verb} {error.ref.kind.resource}" for error in errors})
-            return f"Grant the user of {access}: {', '.join(rights)}"
+            return f"Grant the user of {access}: {', '.join(rights)}; `klutchctl doctor` has all"
         case Unauthorized():
             return f"Renew the credentials of {access}"
         case Unreachable():
-            return f"Check that {server} runs, and that it can be reached from here"
+            return f"Check that {server} runs, and the way to it: DNS, proxy, certificate"
         case _:
             return f"Check that {server} is the right API server"

@@ -76,7 +76,7 @@ def belongs_to_another(what: str, live: Manifest, app: Index) -> Blocked | None:
     return Blocked(
         "identity",
         f"{what} belongs to the app cluster with the identity {known}, and the one reached "
-        f"has {app.seen.uid}",
+        f"has {app.seen.uid}: correct the kubeconfig, or see `klutchctl explain identity`",
     )
 
 

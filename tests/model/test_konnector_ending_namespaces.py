@@ -243,17 +243,19 @@ async def test_namespaces_go_beside_a_script_and_a_crd_that_wait(
             for count, one in enumerate(every):
                 if count == 4:
                     await remove(scene.app, CRD, "", other.offer.name)
+                    await until(lambda: all_wait(crd), within=WITHIN.seconds)
                 if count == number - 4:
                     for claim in await claims_in(script):
                         name = manifest.name_of(claim)
                         await remove(scene.app, scene.offer.kind, "script", name)
+                    await until(lambda: all_wait(script), within=WITHIN.seconds)
                 await end(one)
                 await asyncio.sleep(1200 / number)
             await until(lambda: has_ended(*every), within=600)
             await settled(running)
             assert await losses.says(scene, *MASS)
             assert await losses.cause(elsewhere, MASS[0]) == ""
-            await until(lambda: all_wait(script, crd))
+            assert await all_wait(script, crd)
             left = [
                 await losses.all_names(one.plane, one.offer.kind, one.service_namespace)
                 for one in (crd, script)

@@ -31,6 +31,8 @@ _FLAGS: Final = (
     "--disable-component-update",
     "--disable-sync",
 )
+# The last one is as narrow as WCAG asks for.
+LOOKS: Final = (("light", 1200), ("dark", 1200), ("light", 360), ("dark", 360), ("dark", 320))
 _ONLY_PAGES: Final = ("http:", "https:")
 
 
@@ -61,12 +63,16 @@ class Chromium:
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not on})
 
     def violations(self) -> list[str]:
-        """Return what axe finds on this page, each with where it is."""
-        found = self.axe.run(self.driver)
-        return [
-            f"{one['id']}: {one['help']}: {[node['html'] for node in one['nodes']]}"
-            for one in found["violations"]
-        ]
+        """Return what axe finds on this page, each with where it is, and what is too wide."""
+        found = []
+        for scheme, width in LOOKS:
+            self.look(scheme=scheme, width=width)
+            found += [
+                f"{scheme}, {width} px: {one['id']}: {[node['html'] for node in one['nodes']]}"
+                for one in self.axe.run(self.driver)["violations"]
+            ]
+            found += [f"{scheme}: wider than {width} px"] if self.overflow() > 0 else []
+        return found
 
     def said(self) -> list[str]:
         """Return what the console says since the last look: errors, and breaches of the policy."""

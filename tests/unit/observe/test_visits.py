@@ -158,7 +158,7 @@ FAILED: Mapping[str, tuple[Sequence[ClusterError], Unavailable]] = {
         [Unreachable("no connection in time", ref=CRDS, verb="create"), unreachable(SECRETS)],
         Unavailable(
             "create CustomResourceDefinition: no connection in time",
-            "Check that https://cp.example:6443 runs, and that it can be reached from here",
+            "Check that https://cp.example:6443 runs, and the way to it: DNS, proxy, certificate",
         ),
     ),
     "all that is forbidden is named, also behind another failure": (
@@ -167,14 +167,14 @@ FAILED: Mapping[str, tuple[Sequence[ClusterError], Unavailable]] = {
             "list Secret in namespace klutch-bind: robot may not; "
             "list CustomResourceDefinition: robot may not",
             "Grant the user of context/eu-1: list customresourcedefinitions.apiextensions.k8s.io, "
-            "list secrets",
+            "list secrets; `klutchctl doctor` has all",
         ),
     ),
     "but not without end": (
         [forbidden(SECRETS)] * 7,
         Unavailable(
             "; ".join(["list Secret in namespace klutch-bind: robot may not"] * 5) + "; and 2 more",
-            "Grant the user of context/eu-1: list secrets",
+            "Grant the user of context/eu-1: list secrets; `klutchctl doctor` has all",
         ),
     ),
     "credentials": (
