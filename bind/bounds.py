@@ -2,8 +2,7 @@
 
 A Namespace is a space by its annotation, or by the labels of its ClusterBinding, which no konnector
 may write: a ClusterBinding elsewhere makes no space. Service namespaces have quotas, too. A quota
-below the present number of objects stops none of them: it only refuses new ones. Does not know the
-present number.
+below the present number of objects stops none of them: it only refuses new ones.
 
 A konnector may write hundreds of objects of 1.5 MiB, and all informers share one memory (rule T9).
 So they keep only the fields that the backend reads. Longer texts and lists than any sensible one

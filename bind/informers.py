@@ -18,7 +18,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
 from reconciler.kube.budgets import OF_CLAIMS
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import Bodies
+from reconciler.kube.informer import OPTIONAL, Bodies
 from reconciler.kube.store import Store, without_managed_fields
 from reconciler.kube.turns import Party
 
@@ -90,7 +90,7 @@ class Informers(ClusterInformers):
         of_crd = {NAME: _name, DEFINITION: _definitions}
         self.crds = self._view(refs.CRD, of_crd, metadata_only=True)
         self.definitions = self._view(
-            refs.COMPOSITE_DEFINITION, {NAME: _name}, metadata_only=True, optional=True
+            refs.COMPOSITE_DEFINITION, {NAME: _name}, metadata_only=True, optional=OPTIONAL
         )
         self._crds = Bodies(self.cluster, self.crds)
         of_namespaces = {

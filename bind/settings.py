@@ -1,7 +1,6 @@
 """The flags of `klutch-bind`, as one value (protocol-bind.md B.1, and our own).
 
-`unserved` names those that were given and have no effect. With a flag of an identity provider, the
-front door opens.
+`unserved` names those that have no effect. With a flag of an identity provider, the door opens.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """The agent that syncs claims up, and status and credentials down.
 
 It stands between two clusters, which errors and steps call by these names. Objects in the app
-cluster are on the *claim side*, those on the control plane on the *copy side*, whichever of the
-two made them.
+cluster are on the *claim side*, those on the control plane on the *copy side*, in either direction.
 """
 
 from typing import Final

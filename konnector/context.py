@@ -133,8 +133,7 @@ class SyncContext:
     async def require_mapped(self, app_namespace: str) -> None:
         """Ask the API server whether an app namespace is the one that was mapped.
 
-        Raises Early where it is another one, of which the view does not know yet, and
-        ClusterErrors.
+        Raises Early where it is another one, unknown to the view, and ClusterErrors.
         """
         mapping = self.mappings.get(app_namespace)
         ref = Ref(self.agent.app.name, NAMESPACE, "", app_namespace)

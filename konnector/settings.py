@@ -52,8 +52,7 @@ class Settings(Operation):
     `kubeconfig` leads to the app cluster, in control-plane mode to the control plane.
     APIServiceBindings of `binding_namespace` alone are served, with "" those of all; that has no
     meaning for cluster-scoped ones, nor beside the control plane.
-    `namespace` is the pod's own. `orphan_grace`: how long after a copy without its origin goes;
-    None: never.
+    `namespace` is the pod's own. `orphan_grace`: when a copy without its origin goes, None: never.
     """
 
     control_plane_mode: ControlPlaneMode | None = None

@@ -1,8 +1,7 @@
 """Computes the results of bindings, and a person's choices for a service. Pure.
 
 A ClusterBinding's status is written by the app cluster's konnector: it is shown, never trusted.
-The text of fleet files is built here, because agents do not import the fleet's models; tests
-compare both.
+The text of fleet files is built here, as agents do not import the fleet's models; tests compare.
 """
 
 import shlex

@@ -47,8 +47,7 @@ def identity_of(
 ) -> Identity:
     """Return the identity that a token proves. `keep` are the claims that rules ask for.
 
-    Raises Refused where the claim of the user is missing, or the subject could be taken for one of
-    another issuer.
+    Raises Refused where the claim of the user is missing, or the subject could be another issuer's.
     """
     subject = claims.subject  # of another issuer, `space_identity` writes URL and subject
     if first and subject.startswith(("https://", "http://")) and "|" in subject:

@@ -234,10 +234,8 @@ class Claims:
                 one = self._record(key)
                 if one is not None:
                     found[one.id] = one
-        by_claim: dict[str, list[Record]] = {}
-        for one in sorted(found.values(), key=lambda each: each.number):
-            by_claim.setdefault(one.claim.uid, []).append(one)
-        return by_claim
+        ordered = sorted(found.values(), key=lambda each: each.number)
+        return manifest.grouped(ordered, lambda one: one.claim.uid)
 
     def _kind_of(self, left: Record) -> GeneratedKind | None:
         kind = self._informers.kind(left.claim.group, left.claim.kind)

@@ -73,7 +73,7 @@ class Connection:
             known.latest,
             self.closed,
             known.is_fresh,
-            keys.CONFIRM_MASS_DELETE in self.annotations,
+            self.annotations.get(keys.CONFIRM_MASS_DELETE, ""),
             origin,
             takes_over=bool(origin) and self.annotations.get(keys.OSB_MOVED) == origin,
         )

@@ -20,7 +20,7 @@ from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import holder_here
 from reconciler.controller.metrics import Metrics
-from reconciler.controller.tasks import SystemClock, now_here
+from reconciler.controller.tasks import SystemClock, gather_or_cancel, now_here
 from reconciler.core import keys, names
 from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
 from reconciler.core.refs import Ref
@@ -105,9 +105,7 @@ class Relooks:
         self._look, self._interval = look, interval
 
     async def run(self, states: States) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(states, unread=False))
-            group.create_task(self._follow(states, unread=True))
+        await gather_or_cancel(self._follow(states, unread=one) for one in (False, True))
 
     async def _follow(self, states: States, *, unread: bool) -> None:
         known: Paces = {}

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 from konnector import APP_CLUSTER
 from konnector.binding import crd_form
 from reconciler import api
+from reconciler.api import claim_status
 from reconciler.blueprints.export import OF_VERSION
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import conditions, keys, manifest
@@ -278,7 +279,9 @@ def _standing(live: Manifest | None, owner: Owner) -> Standing:
     if _is_of_another_space(live, owner):
         return "foreign"
     taken = manifest.uid_of(live) == owner.held
-    return "left" if uids and not uids & owner.live and not taken else "foreign"
+    # A binding that goes with `propagationPolicy: Orphan` takes its ownerReference along.
+    left = not uids & owner.live if uids else claim_status.is_unserved(live)
+    return "left" if left and not taken else "foreign"
 
 
 def _is_of_space(live: Manifest, owner: Owner) -> bool:

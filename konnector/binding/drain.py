@@ -17,8 +17,6 @@ binding, it is a release.
 
 Each look reads new lists and does a part, so a konnector that died continues where it was. The last
 part waits until the control plane says that nothing is synced, which is klutchctl's proof.
-klutchctl does the same after a release, and finds nothing to do. Does not know how objects are
-found.
 """
 
 from collections.abc import Sequence
@@ -34,7 +32,7 @@ from reconciler import api
 from reconciler.api import claim_status
 from reconciler.api.claim_status import Stop
 from reconciler.blueprints import objects
-from reconciler.core import conditions, keys, manifest
+from reconciler.core import conditions, identity, keys, manifest
 from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
 from reconciler.core.decision import (
     NOTHING,
@@ -76,7 +74,7 @@ class Seen:
     `cluster` is the cluster that the binding is in, and `kind` what it is there: Klutch up to 1.5.0
     has bindings without namespaces. `mappings` are the APIServiceNamespaces of the space. `copies`
     are the objects of its kind on the control plane, of which those in `service_namespaces`, or
-    with this space's annotation, are of this space; `instances` are those in the app cluster.
+    of a uid in `lives`, are of this space; `instances` are those in the app cluster.
     `copied` are objects there that came down by claims of this binding and of no other live one.
     `crd` is that of the app cluster, with managedFields. `syncing`: some worker of this kind or
     these claims still runs. `reported`: the control plane says that nothing is synced for this
@@ -87,6 +85,7 @@ class Seen:
     binding: Manifest = field(repr=False)
     kind: Kind = api.API_SERVICE_BINDING
     space: str = ""
+    lives: frozenset[str] = frozenset()
     service_namespaces: frozenset[str] = frozenset()
     mappings: Sequence[Manifest] = field(default=(), repr=False)
     copies: Sequence[Held] = field(default=(), repr=False)
@@ -225,15 +224,21 @@ def _marked(seen: Seen, *, drains: bool) -> Decision:
 
 def _released(seen: Seen, now: datetime) -> Decision:
     """Copies first: an instance may go as soon as it is free, and a bound copy would follow it."""
-    bound = bound_copies(seen)
+    left = copies_to_release(seen)
     held = [
         (kind, one) for kind, one in seen.instances if keys.SYNCER in manifest.finalizers_of(one)
     ]
-    unmarked = _unmarked(seen, bound)
+    unmarked = _unmarked(seen, left)
     if unmarked:
         return _batch(unmarked, "APIServiceNamespaces to mark")
-    if bound:
-        return _batch([_release(kind, one, now) for kind, one in bound], "copies to release")
+    if left:
+        return _batch(
+            [
+                modification(CONTROL_PLANE, kind, one, metadata=objects.released(one, now))
+                for kind, one in left
+            ],
+            "copies to release",
+        )
     if held:
         said = conditions.false(DRAINING, f"{len(held)} instances to free")
         part = freed(held[:BATCH], seen.crd, now)
@@ -244,9 +249,9 @@ def _released(seen: Seen, now: datetime) -> Decision:
 def _in_use(seen: Seen) -> Decision:
     left = _left(seen)
     message = (
-        f"{len(seen.instances)} instances in the app cluster and {len(bound_copies(seen))} copies"
-        f" on the control plane are left ({_first(left)}): delete them, or annotate this binding"
-        f" with {keys.DELETION_POLICY}=Release to keep them"
+        f"{len(seen.instances)} instances in the app cluster and {len(left) - len(seen.instances)}"
+        f" copies on the control plane are left ({_first(left)}): delete them, or annotate this"
+        f" binding with {keys.DELETION_POLICY}=Release to keep them"
     )
     goes = any(manifest.is_deleting(one) for _, one in left)
     return _waits(message, SOMEWHAT_LATER if goes else RECHECK)
@@ -283,25 +288,23 @@ def _is_ours(crd: Manifest, binding: Manifest) -> bool:
     return owners == {manifest.uid_of(binding)} if owners else api.is_from_konnector(crd)
 
 
-def bound_copies(seen: Seen) -> list[Held]:
-    """Return the copies that a konnector of this space would delete with their claims."""
+def copies_to_release(seen: Seen) -> list[Held]:
+    """Return the copies to release: also those that a konnector adopted and did not mark."""
     return [
         (kind, one)
         for kind, one in seen.copies
-        if copies.is_managed(one) and _is_of_space(seen, kind, one)
+        if objects.is_to_release(one) and _is_of_space(seen, kind, one)
     ]
 
 
 def _is_of_space(seen: Seen, kind: Kind, copy: Manifest) -> bool:
     if kind.namespaced:
         return manifest.namespace_of(copy) in seen.service_namespaces
-    return (
-        manifest.annotations_of(copy).get(keys.CLUSTER_NAMESPACE) == seen.space
-    )  # never the name (H3)
+    return identity.is_of_space(copy, seen.space, seen.lives)
 
 
 def _left(seen: Seen) -> list[Held]:
-    return [*seen.instances, *bound_copies(seen)]
+    return [*seen.instances, *copies_to_release(seen)]
 
 
 def _report(
@@ -315,20 +318,16 @@ def _report(
     return Patch(manifest.ref_of(APP_CLUSTER, kind, live), body, subresource=subresource)
 
 
-def _unmarked(seen: Seen, bound: Sequence[Held]) -> list[Step]:
+def _unmarked(seen: Seen, left: Sequence[Held]) -> list[Step]:
     """Return what marks the mappings of these copies."""
     resource = manifest.name_of(seen.binding)
-    behind = {manifest.namespace_of(one) for kind, one in bound if kind.namespaced}
+    behind = {manifest.namespace_of(one) for kind, one in left if kind.namespaced}
     steps: list[Step] = []
     for mapping in seen.mappings:
         marked = api.released_kinds(mapping)
         if manifest.get_text(mapping, "status", "namespace") in behind and resource not in marked:
             steps.append(namespace_decide.marked(mapping, marked | {resource}))
     return steps
-
-
-def _release(kind: Kind, copy: Manifest, now: datetime) -> Patch:
-    return modification(CONTROL_PLANE, kind, copy, metadata=objects.released(copy, now))
 
 
 def _ends(seen: Seen) -> Decision:

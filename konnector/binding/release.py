@@ -63,6 +63,7 @@ async def look(
     seen = replace(
         seen,
         space=link.space,
+        lives=provider.guardian.lives,
         service_namespaces=frozenset(map(link.mappings.service, link.mappings.all())),
         mappings=link.mappings.objects(),
         syncing=provider.serving.syncs.wants(manifest.name_of(live)),
@@ -88,8 +89,7 @@ def report(
 async def report_withdrawal(context: AgentContext, body: Manifest) -> bool:
     """Have the instances of a kind that is exported no more say so, and its CRD warn.
 
-    `body` is that CRD. Returns whether it is done, as far as it is allowed: else it is to be tried
-    again.
+    `body` is that CRD. Returns whether it is done, as far as it is allowed: else try it again.
     """
     warned = await warn(context, drain.unserved(body))
     try:
@@ -142,7 +142,7 @@ class _Left:
         return replace(
             seen,
             # Without copies, the instances and their status are next.
-            instances=await _held(self._app, kind, whole=not drain.bound_copies(seen)),
+            instances=await _held(self._app, kind, whole=not drain.copies_to_release(seen)),
             copied=await self._copied(),
             crd=body,
         )

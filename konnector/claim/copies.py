@@ -124,8 +124,7 @@ class Pair:
 
         Names prove nothing: another space's may begin alike (H3), and an earlier one left it (S1).
         """
-        known = identity.space_of(copy) in {self.space_uid, *self.lives}
-        if not known or manifest.annotations_of(copy).get(keys.CLUSTER_NAMESPACE) != self.space:
+        if not identity.is_of_space(copy, self.space, {self.space_uid, *self.lives}):
             return None
         name = names.claim_name(self.space, manifest.identity_of(copy)[1])
         return None if name is None else ObjectKey("", name)

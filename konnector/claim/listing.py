@@ -26,8 +26,7 @@ async def copies_in(
     """Return the copies in these namespaces, in whichever version the control plane has them.
 
     An export, and the CRD of the app cluster, may be behind: that a version is served no more does
-    not tell that there is nothing. It may be "" where none is known. A kind of another scope has no
-    copies here.
+    not tell that there is nothing. It may be "" where none is known. Another scope has no copies.
     """
     places = sorted(namespaces)
     if kind.version:

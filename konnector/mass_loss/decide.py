@@ -4,8 +4,7 @@ mapping.md 10, protocol-konnector.md D.6, H4. If a kubeconfig leads to another a
 owner of the space's services, nothing is written on either side. If somebody deletes a CRD, all its
 claims go, and their copies are kept. If a claim lost its copy, it gets no new, empty service. An
 annotation on the ClusterBinding confirms each of these. The first identity that a konnector sees is
-recorded, and trusted. Does not know how objects are found. `orphans` decides about copies of absent
-claims.
+recorded, and trusted. Does not know how objects are found. `orphans` decides about absent claims.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

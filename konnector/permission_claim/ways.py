@@ -56,8 +56,7 @@ class Seen:
     `rules` are those of this kind of all bindings of this provider. `claim_place` is in the app
     cluster, `copy_place` on the control plane. `consumer` is the object in the app cluster,
     `provider`, always whole, that on the control plane. `consumer_partial`: of `consumer` there
-    is only metadata, because it is in a view that does not hold the content of what no konnector
-    made (H28).
+    is only metadata, because it is in a view without the content of what no konnector made (H28).
     `space_uid` is that of this provider's space. `ended` is the uid of the last origin here that a
     watch saw deleted, "" for none.
     `terms`: on which an orphan goes at the time `now`.

@@ -70,8 +70,7 @@ class Providers(TaskSupervisor):
         self._context, self._bindings = context, bindings
         self._served: dict[str, _Served] = {}  # by a name for the child
         self._made = 0
-        # The faults of kubeconfigs that did not work, by their identity, and the end of each
-        # entry.
+        # The faults of kubeconfigs that did not work, by their identity, and their ends.
         self._faults: dict[str, tuple[Probed, float]] = {}
         self._turn = asyncio.Lock()
         self._trying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

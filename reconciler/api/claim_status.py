@@ -110,6 +110,12 @@ def unserved(crd: Manifest) -> dict[str, JSON] | None:
     return None if changed == versions else {"versions": changed}
 
 
+def is_unserved(crd: Manifest) -> bool:
+    """Return whether a CRD of a konnector warns of the end of its sync, or goes."""
+    known = api.is_from_konnector(crd) and unserved(crd) is None
+    return known and bool(api.served_versions(crd))
+
+
 def deletion_note(copy: Manifest, waited: timedelta) -> Note | None:
     """Return the Event about a claim whose copy is still being deleted; None where it is early."""
     why = _reason_for_waiting(copy)

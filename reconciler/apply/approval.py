@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from reconciler.apply import Outcome, Status
-from reconciler.core.manifest import JSON, canonical
+from reconciler.core.manifest import JSON, canonical, grouped
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import Action, Change, Plan
@@ -136,11 +136,8 @@ def _keeping_rights(lines: Mapping[str, Sequence[Change]], refused: Sequence[Out
 
 
 def _groups(plan: Plan) -> Mapping[Group, list[Change]]:
-    groups: dict[Group, list[Change]] = defaultdict(list)
-    for change in plan.changes:
-        if change.acts:
-            groups[change.cluster, change.unit].append(change)
-    return groups
+    acting = (change for change in plan.changes if change.acts)
+    return grouped(acting, lambda change: (change.cluster, change.unit))
 
 
 def _is_covered(wanted: Sequence[Change], found: Sequence[Change]) -> bool:

@@ -1,7 +1,6 @@
 """Applies the lines of one app cluster in order: shared objects, units, then leaving objects.
 
-A line that fails stops its dependents only: the later lines of its unit, or all units after a
-shared object.
+A line that fails stops its dependents only: the later lines of its unit, or all after a shared one.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from reconciler.apply import (
     Status,
     credential_notes,
     object_writer,
-    patches,
+    service_objects,
 )
 from reconciler.apply.object_writer import Clusters, ClusterWriter, Unfilled
 from reconciler.apply.patches import Stale
@@ -284,15 +283,14 @@ class _Worker:
             live = await self._backend_wait(change).binding(name)
             async with self.slots:
                 outcome = await object_writer.accept_claims(change, live, clusters)
-                await self._own(change, name)
-            return outcome
+                return await self._owning(outcome, name)
         if self.job.mode is Mode.DIRECT:
             await self._backend_wait(change).export(name)
         async with self.slots:
             # A konnector that is there brings the CRD of bindings, as soon as it runs.
             await self._established(Ref(change.ref.cluster, CRD, "", change.ref.kind.resource))
             outcome = await object_writer.do(change, clusters)
-            await self._own(change, name)
+            outcome = await self._owning(outcome, name)
             await self._note(change)
         return outcome
 
@@ -311,15 +309,16 @@ class _Worker:
                 )
         await credential_notes.put_note(app, change.ref, self.notes[secret])
 
-    async def _own(self, change: Change, name: str) -> None:
+    async def _owning(self, outcome: Outcome, name: str) -> Outcome:
         """Give a CRD that is there from before its new binding as the owner."""
+        change, crd = outcome.change, Ref(self.job.name, CRD, "", name)
         assert change.placement is not None, change
         made = await self.job.clusters(change.ref.cluster).read(change.ref)
         # The garbage collector would look for a cluster-scoped owner, and delete the CRD.
         astray = self.job.mode is not Mode.DIRECT and change.placement.bindings_cluster_scoped
-        if made is not None and not astray:
-            crd = Ref(self.job.name, CRD, "", name)
-            await self.job.clusters(self.job.name).change(crd, patches.own(made))
+        app = self.job.clusters(self.job.name)
+        missed = "" if astray else await service_objects.own_crd(app, crd, made)
+        return replace(outcome, message=missed or outcome.message)
 
     def _backend_wait(self, change: Change) -> BackendWait:
         assert change.placement is not None, change

@@ -81,18 +81,18 @@ def retire(ref: Ref, *, uid: str, now: datetime) -> Decide:
     return decide
 
 
-def own(binding: Manifest) -> Decide:
-    """Make a binding the owner of its service's CRD, where a konnector had installed that.
+def own(binding: Manifest | None) -> Decide:
+    """Make a binding, if any, the owner of its service's CRD, where a konnector installed that.
 
     A konnector calls a CRD foreign whose owner is another binding, also one of that name that
     was deleted (protocol-konnector.md C.3, H15). A CRD that no konnector made stays as it is.
     """
-    owner = manifest.controller_to(api.API_SERVICE_BINDING, binding)
+    owner = manifest.controller_to(api.API_SERVICE_BINDING, binding or {})
 
     def decide(live: Manifest) -> Manifest | None:
         owners = manifest.get_maps(live, "metadata", "ownerReferences")
         others: list[JSON] = [other for other in owners if not api.is_binding_reference(other)]
-        if not api.is_from_konnector(live) or owner in owners:
+        if binding is None or not api.is_from_konnector(live) or owner in owners:
             return None
         return {"metadata": {"ownerReferences": [*others, owner]}}
 
@@ -125,7 +125,7 @@ def unbind(now: datetime) -> Decide:
     """Mark a copy as released in place of bound."""
 
     def decide(live: Manifest) -> Manifest | None:
-        if keys.BOUND not in manifest.annotations_of(live):
+        if not objects.is_to_release(live):
             return None
         return {"metadata": objects.released(live, now)}
 

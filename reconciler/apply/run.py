@@ -99,8 +99,7 @@ class _Run:
     async def locked(self, locks: AsyncExitStack, names: Collection[str]) -> Mapping[str, str]:
         """Take the lock of each control plane behind which something is to be changed.
 
-        Return why clusters behind some cannot be. Raises Locked, and the error of the last where
-        there is none.
+        Return why clusters behind some cannot be. Raises Locked, and the last error where none is.
         """
         sections, options = self.approved.sections, self.options
         planes, failed = sorted({sections[name] for name in names}), dict[str, str]()

@@ -4,7 +4,6 @@ Finds them in whichever version the cluster serves, and counts, frees, releases 
 Decides nothing about when.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from reconciler.apply import patches
 from reconciler.apply.credential_notes import list_bindings
 from reconciler.apply.object_writer import ClusterWriter
 from reconciler.apply.patches import Stale
-from reconciler.controller.tasks import gather_or_cancel
+from reconciler.blueprints import objects
+from reconciler.controller.tasks import a_few, gather_or_cancel
 from reconciler.core import identity, keys, names
 from reconciler.core import manifest as m
 from reconciler.core.errors import Forbidden, NotServed
@@ -73,6 +73,11 @@ async def _space(plane: ClusterWriter, name: str) -> Manifest:
     return await plane.read(Ref(plane.cluster.name, NAMESPACE, "", name)) or {}
 
 
+async def _lives(plane: ClusterWriter, space: str) -> set[str]:
+    """Return the uids of a space; of what says none, it may be the space."""
+    return {*identity.lives(await _space(plane, space)), identity.NONE}
+
+
 async def count(writer: ClusterWriter, service: Service | None) -> int:
     """Return how many objects of a service there are now, of all namespaces."""
     return 0 if service is None else await writer.cluster.count(service.kind)
@@ -81,7 +86,7 @@ async def count(writer: ClusterWriter, service: Service | None) -> int:
 async def service_namespaces(plane: ClusterWriter, space: str) -> Collection[str]:
     """Return the service namespaces of a space, also without a mapping: they go with it."""
     mapped = await plane.cluster.list(api.API_SERVICE_NAMESPACE, namespace=space)
-    lives = {*identity.lives(await _space(plane, space)), identity.NONE}
+    lives = await _lives(plane, space)
     everything = await plane.cluster.list(NAMESPACE, metadata_only=True)
     marked = {
         m.name_of(one)
@@ -97,18 +102,13 @@ async def copies(plane: ClusterWriter, name: str, space: str) -> Sequence[tuple[
     service = await served(plane, name)
     if service is None:
         return []
-    kind = service.kind
-    if not kind.namespaced:
-        everything = await plane.cluster.list(kind, metadata_only=True)
-        return [
-            (kind, item)
-            for item in everything.items
-            if m.annotations_of(item).get(keys.CLUSTER_NAMESPACE) == space
-        ]
+    kind, lives = service.kind, await _lives(plane, space)
+    within = sorted(await service_namespaces(plane, space)) if kind.namespaced else [""]
     return [
         (kind, item)
-        for namespace in sorted(await service_namespaces(plane, space))
+        for namespace in within
         for item in (await plane.cluster.list(kind, namespace=namespace, metadata_only=True)).items
+        if kind.namespaced or identity.is_of_space(item, space, lives)
     ]
 
 
@@ -117,12 +117,12 @@ async def release_copies(plane: ClusterWriter, name: str, space: str, *, now: da
 
     A konnector deletes bound copies whose twin is gone, and adopts unbound ones (mapping.md 9).
     """
-    bound = [
-        Ref(plane.cluster.name, kind, m.namespace_of(one), m.name_of(one))
+    left = [
+        m.ref_of(plane.cluster.name, kind, one)
         for kind, one in await copies(plane, name, space)
-        if keys.BOUND in m.annotations_of(one)
+        if objects.is_to_release(one)
     ]
-    await _each(bound, lambda ref: plane.change(ref, patches.unbind(now)))
+    await _each(left, lambda ref: plane.change(ref, patches.unbind(now)))
 
 
 async def free_instances(app: ClusterWriter, service: Service | None) -> None:
@@ -140,11 +140,25 @@ async def warn_of_end(app: ClusterWriter, name: str) -> str:
     """
     if any(m.name_of(one) == name for one in await list_bindings(app, "")):
         return ""  # in another namespace, to another control plane
-    crd = Ref(app.cluster.name, CRD, "", name)
+    crd, cost = Ref(app.cluster.name, CRD, "", name), "its users get no warning of the release"
+    return await _if_allowed(app, crd, patches.unserved, cost)
+
+
+async def own_crd(app: ClusterWriter, crd: Ref, binding: Manifest | None) -> str:
+    """Make a binding the owner of its CRD. Returns a sentence where it may not be done, or "".
+
+    Servers that guard owners ask for `delete` on the CRD; our konnector takes it over itself.
+    """
+    return await _if_allowed(
+        app, crd, patches.own(binding), "its konnector has to make the binding its owner"
+    )
+
+
+async def _if_allowed(app: ClusterWriter, crd: Ref, change: patches.Decide, cost: str) -> str:
     try:
-        await app.change(crd, patches.unserved)
+        await app.change(crd, change)
     except Forbidden:
-        return f"no right to change {crd.object}: users of the kind get no warning of the release"
+        return f"no right to change {crd.object}: {cost}"
     return ""
 
 
@@ -204,10 +218,4 @@ async def instances(app: ClusterWriter, service: Service | None) -> list[tuple[R
 
 async def _each(refs: Iterable[Ref], do: Callable[[Ref], Awaitable[object]]) -> None:
     """Do it for each, a few at once; the first failure ends it."""
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(ref: Ref) -> None:
-        async with slots:
-            await do(ref)
-
-    await gather_or_cancel(one(ref) for ref in sorted(refs))
+    await gather_or_cancel(a_few(_AT_ONCE, do, sorted(refs)))

@@ -98,12 +98,11 @@ class StepRunner:
         value = DeletionPolicy.RELEASE.value
         await self._at(step).change(step.ref, patches.annotate(keys.DELETION_POLICY, value))
 
-    async def _own(self, step: Step) -> None:
+    async def _own(self, step: Step) -> str:
         assert self.change.wanted is not None, self.change
         bound = self.change.wanted.ref
         binding = await self.clusters(bound.cluster).read(bound)
-        if binding is not None:
-            await self._at(step).change(step.ref, patches.own(binding))
+        return await service_objects.own_crd(self._at(step), step.ref, binding)
 
     async def _remember(self, step: Step) -> None:
         deleting = self.change.action is Action.DELETE

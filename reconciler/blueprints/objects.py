@@ -323,6 +323,13 @@ _RULES: Final[Rules] = {
 }
 
 
+def is_to_release(copy: Manifest) -> bool:
+    """Return whether a konnector would delete or adopt it; the original's marks none it adopts."""
+    notes = m.annotations_of(copy)
+    is_kept = notes.get(keys.ADOPT) == keys.NOT_ADOPTED or m.controller_of(copy)
+    return keys.BOUND in notes or not (is_kept or keys.RELEASED in notes)
+
+
 def released(copy: Manifest, now: datetime) -> dict[str, JSON]:
     """Return the metadata of a merge patch after which a copy is released.
 

@@ -28,6 +28,7 @@ from urllib.parse import parse_qs
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from reconciler.controller.queue import WorkQueue
+from reconciler.controller.tasks import a_few
 from reconciler.core.addresses import address_of
 from reconciler.core.errors import ClusterError
 from reconciler.kube.informer import Informer
@@ -231,17 +232,15 @@ class Activity:
         clusters = {view.ref.cluster for view in views}
         if unknown := sorted(written.keys() - clusters):
             return f"no cluster is called {unknown[0]}; there are {', '.join(sorted(clusters))}"
-        permits = asyncio.Semaphore(_AT_ONCE)
 
         async def reason(view: Informer) -> str:
-            async with permits:
-                try:
-                    is_current = await view.is_current(written.get(view.ref.cluster, ""))
-                except ClusterError as error:
-                    return str(error)
+            try:
+                is_current = await view.is_current(written.get(view.ref.cluster, ""))
+            except ClusterError as error:
+                return str(error)
             return "" if is_current else f"{view.ref} lacks changes"
 
-        return "; ".join(filter(None, await asyncio.gather(*map(reason, views))))
+        return "; ".join(filter(None, await asyncio.gather(*a_few(_AT_ONCE, reason, views))))
 
 
 def _queued(name: str, queue: WorkQueue[Any], soon: float) -> Iterator[str]:

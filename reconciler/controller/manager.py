@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 from reconciler.controller.health_server import NOTHING, SOON, Written
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.metrics import Metrics
-from reconciler.controller.tasks import TaskSupervisor, Worker, ended
+from reconciler.controller.tasks import TaskSupervisor, Worker, ended, gather_or_cancel
 from reconciler.core.refs import Kind
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
@@ -241,9 +241,7 @@ class InformerSet(Generic[K]):
     async def _follow(self, informer: Informer, on_synced: Callable[[], None]) -> None:
         uncounted = self._metrics.watch(informer)
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(informer.run())
-                group.create_task(_greet(informer, on_synced))
+            await gather_or_cancel([informer.run(), _greet(informer, on_synced)])
         finally:
             uncounted()
 

@@ -6,10 +6,11 @@ What time it is comes from a Clock that is passed in, so that waiting is tested 
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -84,6 +85,19 @@ async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return [task.result() for task in tasks]
+
+
+def a_few(
+    at_once: int, do: Callable[[S], Awaitable[T]], items: Iterable[S]
+) -> list[Coroutine[Any, Any, T]]:
+    """Return the work on all items, of which so many are done at once."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def one(item: S) -> T:
+        async with slots:
+            return await do(item)
+
+    return [one(item) for item in items]
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:

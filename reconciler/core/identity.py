@@ -50,6 +50,11 @@ def space_of(copy: Manifest) -> str:
     return annotations_of(copy).get(keys.SPACE_UID) or [NONE, *uids][-1]
 
 
+def is_of_space(copy: Manifest, space: str, lives: frozenset[str] | set[str]) -> bool:
+    """Return whether a cluster-scoped copy is of a space: no name proves that (H3, S1)."""
+    return annotations_of(copy).get(keys.CLUSTER_NAMESPACE) == space and space_of(copy) in lives
+
+
 def lives(owner: Manifest) -> frozenset[str]:
     """Return the uid of a space or AppClusterBinding, and the former ones that it was given."""
     given = annotations_of(owner).get(keys.CONFIRM_SPACE, "").split(",")

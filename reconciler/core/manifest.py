@@ -9,8 +9,9 @@ value of the wanted type. Code that must tell these apart uses `get`.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 import orjson
 
@@ -21,6 +22,8 @@ from reconciler.core.refs import Kind, Ref
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 Manifest: TypeAlias = Mapping[str, JSON]
 
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 KNOWN_AFTER_APPLY: Final = "(known after apply)"  # such as a token that is yet to be made
 # What a value may be at run time, for isinstance: a tuple costs a fifth of a union or a Mapping.
 _SCALARS: Final = (str, int, float)
@@ -199,6 +202,14 @@ def is_deleting(manifest: Manifest) -> bool:
 def ref_of(cluster: str, kind: Kind, manifest: Manifest) -> Ref:
     """Return the identity of an object that was read from `cluster` as `kind`."""
     return Ref(cluster, kind, namespace_of(manifest), name_of(manifest))
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> defaultdict[K, list[T]]:
+    """Return items by key, in their order."""
+    found = defaultdict[K, list[T]](list)
+    for one in items:
+        found[key(one)].append(one)
+    return found
 
 
 def controller_of(manifest: Manifest) -> Manifest:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, TypeAlias
 
 from reconciler import run
@@ -18,6 +19,7 @@ from reconciler.api import (
     heartbeat_of,
 )
 from reconciler.blueprints.policies import Policy
+from reconciler.controller.tasks import a_few
 from reconciler.core import conditions, keys, refs, times
 from reconciler.core import names as core_names
 from reconciler.core.errors import Forbidden, NotServed, Rejected
@@ -285,13 +287,7 @@ async def _rights(cluster: Cluster, wanted: Sequence[Right]) -> tuple[tuple[Ques
     asked = diagnosis.questions(wanted)
     if await _may(cluster, _EVERYTHING):
         return (), len(asked)
-    width = asyncio.Semaphore(_WIDTH)
-
-    async def ask(question: Question) -> bool:
-        async with width:
-            return await _may(cluster, question)
-
-    answers = await together(*map(ask, asked))
+    answers = await together(*a_few(_WIDTH, partial(_may, cluster), asked))
     return tuple(one for one, yes in zip(asked, answers, strict=True) if not yes), len(asked)
 
 

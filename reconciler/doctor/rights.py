@@ -17,7 +17,7 @@ from reconciler import api
 from reconciler.blueprints.objects import Marks, build
 from reconciler.blueprints.rbac import Claimed, by_group
 from reconciler.core import keys, names, refs
-from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.manifest import JSON, Manifest, grouped
 from reconciler.fleet import values, wanted
 from reconciler.observe import reads
 
@@ -308,9 +308,7 @@ def optional(side: Side) -> tuple[Right, ...]:
 
 
 def _manifests(name: str, rights: Sequence[Right]) -> Iterator[Manifest]:
-    by_namespace: dict[str, list[Right]] = defaultdict(list)
-    for right in rights:
-        by_namespace[right.namespace].append(right)
+    by_namespace = grouped(rights, lambda right: right.namespace)
     inside = sorted({names.KLUTCH_NAMESPACE, *by_namespace} - {""})
     kept = Marks(annotations=keys.KEPT)
     yield from (build(refs.NAMESPACE, one, marks=kept) for one in inside)

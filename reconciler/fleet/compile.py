@@ -17,7 +17,7 @@ from reconciler.blueprints import konnector, objects, rbac
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names, refs
 from reconciler.core.live import control_plane_ref_name
-from reconciler.core.manifest import Manifest, get, get_text, name_of
+from reconciler.core.manifest import Manifest, get, get_text, grouped, name_of
 from reconciler.fleet import wanted
 from reconciler.fleet.values import AppCluster, Claim, DeletionPolicy, Fleet, Mode, Unit
 from reconciler.fleet.wanted import (
@@ -77,12 +77,8 @@ def desired(fleet: Fleet, *, clusters: Collection[str] | None = None) -> tuple[W
 
 def units_by_cluster(fleet: Fleet) -> Mapping[str, Sequence[Unit]]:
     """Return the units of each cluster that has any, in the order of their keys."""
-    grouped: dict[str, list[Unit]] = {}
-    for key, unit in fleet.units.items():
-        grouped.setdefault(key.cluster, []).append(unit)
-    for units in grouped.values():
-        units.sort(key=lambda one: (one.key.group, one.key.resource))
-    return dict(sorted(grouped.items()))
+    ordered = sorted(fleet.units.values(), key=lambda one: one.key)
+    return dict(grouped(ordered, lambda one: one.key.cluster))
 
 
 def _of_cluster(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> list[Wanted]:

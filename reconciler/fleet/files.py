@@ -144,8 +144,7 @@ class Snapshot:
     `revision` is as in `fleet.values.Fleet`. `entry` is the file to begin with; "" for the one
     that bears the usual name. `unread` are files that could not be read, and why: whoever needs
     one has this problem. With "/" at the end it is what an include goes into, and that could not
-    be. `folder` is where all this lies in its Git repository: "" for the top, else with "/" at the
-    end.
+    be. `folder` is where all this lies in its Git repository: "" for the top, else ending in "/".
     """
 
     files: Mapping[str, bytes] = field(repr=False)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from reconciler import api
+from reconciler.controller.tasks import a_few
 from reconciler.core import conditions, names
 from reconciler.core import manifest as m
 from reconciler.core.conditions import TRUE
@@ -239,14 +240,9 @@ async def definitions(app: Reader, units: Collection[str]) -> Mapping[str, Manif
 
     Raises Incomplete.
     """
-    width = asyncio.Semaphore(_WIDTH)
-
-    async def read(name: str) -> Manifest | None:
-        async with width:
-            return await app.get(Ref(app.name, CRD, "", name))
-
     ordered = sorted(units)
-    return dict(zip(ordered, await together(*map(read, ordered)), strict=True))
+    reads = a_few(_WIDTH, app.get, (Ref(app.name, CRD, "", name) for name in ordered))
+    return dict(zip(ordered, await together(*reads), strict=True))
 
 
 async def _live_units(location: Location, control_plane: Reader, app: Reader) -> LiveUnits:

@@ -29,8 +29,7 @@ from reconciler.kube.transport_errors import Excess, NoAnswer
 ENCODING: Final = "gzip"
 _PLAIN: Final = ("", "identity")
 _STEP: Final = 2**20  # octets that are unpacked at once
-# A network may be silent for long and then go on. What sends steadily and less than this is no
-# network.
+# A network may be silent for long and then go on. Less than this, steadily, is no network.
 _SLOWEST: Final = 256  # octets a second
 _GRACE: Final = 2.0  # seconds
 

@@ -8,8 +8,7 @@ An API server's words are passed on without the values that they quote: `spec.si
 who may read the object. The field, the kind of mistake and the rule say as much to the writer.
 
 Sources: Kubernetes API conventions (Status), field.Error of k8s.io/apimachinery,
-structured-merge-diff and json-iterator, as answers of kube-apiserver 1.36.3 that the contract
-tests repeat.
+structured-merge-diff and json-iterator, of kube-apiserver 1.36.3, as contract tests repeat.
 """
 
 import base64

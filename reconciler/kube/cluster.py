@@ -117,8 +117,7 @@ class Connectivity:
 class Port(ABC):
     """The calls that an API server, or a stand-in, implements itself.
 
-    `name` is what people call the cluster. `connectivity` reports when it answers again after
-    it did not.
+    `name` is what people call the cluster. `connectivity` reports when it answers again.
     """
 
     name: str

@@ -43,6 +43,7 @@ from reconciler.kube.store import NO_INDEXES, Index, Packed, Store, Trim, withou
 
 log = logging.getLogger(__name__)
 
+OPTIONAL: Final = (NotServed, Forbidden)  # errors that only say that nothing can be there
 _PAGE_SIZE: Final = 500
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 30.0
@@ -61,8 +62,8 @@ class Informer:
     PartialObjectMetadata. `trim` returns what of an object is kept. `silence` is how many seconds a
     watch may say nothing, not even a bookmark, until it counts as dead. `deleted` is called with
     each object that a watch saw deleted, and not for one that a list lacks, nor for one that a
-    selection lost. `budget` is what the view may keep. Of an `optional` kind there is no object
-    while the cluster does not serve it, or lets nobody read it.
+    selection lost. `budget` is what the view may keep. There is no object of a kind as long as a
+    list fails with an `optional` error; only OPTIONAL hides a kind that is not served.
     """
 
     def __init__(  # noqa: PLR0913 - each is a parameter of the API
@@ -79,7 +80,7 @@ class Informer:
         silence: float = _SILENCE,
         deleted: Callable[[Manifest], None] = lambda _: None,
         budget: Budget = USUAL,
-        optional: bool = False,
+        optional: tuple[type[ClusterError], ...] = (),
     ) -> None:
         self.store = Store(
             kind, indexes, trim=trim, cluster=cluster.name, partial=metadata_only, budget=budget
@@ -140,9 +141,7 @@ class Informer:
                         for item in page.items
                     }
                     version = page.resource_version
-        except (NotServed, Forbidden):
-            if not self._optional:
-                raise
+        except self._optional:
             return True
         return not _precedes(version, written) and versions == self.store.versions()
 
@@ -187,10 +186,11 @@ class Informer:
         except ClusterError as error:
             if not self._resumable(error):
                 self._version = ""
-            if self._optional and isinstance(error, NotServed | Forbidden):
+            if isinstance(error, self._optional):
                 self._synced.set()
             # A watch that flowed is resumed: proxies end streams, and some bookmarks do not come.
-            is_fine = self._flowed() or (self._optional and isinstance(error, NotServed))
+            is_unserved = isinstance(error, NotServed) and self._optional == OPTIONAL
+            is_fine = self._flowed() or is_unserved
             self._trouble = "" if is_fine else str(error)
             if not is_fine:
                 fields = {"cluster": self.ref.cluster, "ref": self.ref.object, "error": str(error)}

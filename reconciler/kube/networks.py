@@ -1,7 +1,6 @@
 """Decides which URLs of API servers are allowed, also in Secrets. Pure.
 
-`server_fault` says what is wrong without quoting the URL, which may hold a password; "" where it
-can be used.
+`server_fault` says what is wrong without quoting the URL, which may hold a password; "" for none.
 
 The author of a Secret chooses the address, but our program connects from its own network. There
 it reaches the cloud's metadata service, which hands out credentials, and its own pod. The check is

@@ -1,7 +1,6 @@
 """Opens a client for each cluster of a fleet on first use, and closes all at the end.
 
-Follows what the files say about access (product.md, `spec.access`). Does not know what is
-read or written there.
+Follows what the files say about access (product.md, `spec.access`). Does not know what for.
 """
 
 import asyncio

@@ -166,8 +166,7 @@ class Store:
         A change concerns the values that the object had before and those it has now, so that one
         that moves concerns both, and one that is deleted what it concerned. The same object in
         the same resourceVersion is no change, as long as it says the same. `on_change` must do no
-        more than note the value: the store calls it after it has taken in all that belongs to the
-        change.
+        more than note the value: the store calls it after it has taken in the whole change.
         """
         position = self._positions[index]
         self._on_change.append((position, on_change))

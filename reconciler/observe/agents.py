@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from reconciler.api import API_SERVICE_EXPORT, Heartbeat, leases
 from reconciler.api.leases import LeaseLook, Stops
-from reconciler.controller.tasks import SystemClock
+from reconciler.controller.tasks import SystemClock, a_few
 from reconciler.core import names
 from reconciler.core.errors import ClusterError
 from reconciler.core.live import Unavailable
@@ -161,17 +161,10 @@ def _read_again(looks: Looks, name: str) -> LeaseLook | None:
 
 
 async def _read(spaces: Mapping[str, str], visit: Visit) -> tuple[Looks, Look]:
-    width = asyncio.Semaphore(_WIDTH)
-    cluster = visit.reached.cluster
-
-    async def konnector(space: str) -> Look:
-        async with width:
-            return await _newest(cluster, names.KONNECTOR_LEASE, (space,))
-
+    cluster, within = visit.reached.cluster, ((space,) for space in spaces.values())
+    looks = a_few(_WIDTH, lambda at: _newest(cluster, names.KONNECTOR_LEASE, at), within)
     async with visit.turn.slot():
-        backend, *found = await asyncio.gather(
-            backend_on(cluster), *(konnector(space) for space in spaces.values())
-        )
+        backend, *found = await asyncio.gather(backend_on(cluster), *looks)
     return dict(zip(spaces, found, strict=True)), backend
 
 

@@ -106,8 +106,7 @@ async def answer(
 ) -> Live:
     """Return `live`, as observed, with the answers in `ClusterState.in_use` and `.bodies`.
 
-    A cluster that fails to answer becomes unseen, with those behind it. What is unseen already
-    is not asked.
+    A cluster that fails to answer becomes unseen, with those behind it. Unseen ones are not asked.
     """
     observer = _Observer(fleet, Visits(clusters, pace))
     removed = removed_clusters(fleet, live.control_planes)

@@ -52,8 +52,7 @@ def removed_clusters(
 ) -> Mapping[str, RemovedCluster | Unavailable]:
     """Return the clusters that left, by name; Unavailable where there is no one way to reach them.
 
-    A cluster that is released left long ago. There are none with pruning off, nor while the fleet
-    is suspended.
+    A cluster that is released left long ago. None with pruning off, nor in a suspended fleet.
     """
     if fleet.guards.mode is PruneMode.OFF or fleet.suspended is not None:
         return {}

@@ -142,10 +142,14 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
     seen = [Index(name, one) for name, one in states if isinstance(one, ClusterState)]
     left = [app for app in seen if app.name in removed]
     unread = [name for name, one in states if isinstance(one, Unavailable)]
-    if left or unread:
+    awake = {name for name in names if fleet.clusters[name].suspended is None}
+    held = [
+        app for app in seen if app.name in awake and not isinstance(preflights.get(app.name), Site)
+    ]
+    if left or unread or held:
         known = prune_clusters.known_of(fleet, live)
         _leave(draft, known, left, planes)
-        draft.unread = prune_clusters.unread(known, planes.values(), unread)
+        draft.unread = prune_clusters.unread(known, planes.values(), unread, held)
     return draft
 
 

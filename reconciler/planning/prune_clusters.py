@@ -20,6 +20,7 @@ from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.objects import BEING_DELETED, before_digest, is_ours
 from reconciler.planning.placement import (
     belongs_to_another,
+    bindings,
     recorded,
     secret_name,
     secret_of,
@@ -111,8 +112,7 @@ def removed(fleet: Fleet, live: Live) -> dict[str, ClusterState | Unavailable]:
     """Return the clusters that left, by name: those that were looked for, and no document names.
 
     None with pruning off, and while the fleet is suspended. A snapshot may be older than the files,
-    so it may hold others as leaving, or these as clusters. What a document names by another name
-    has not left.
+    so it may hold others as leaving, or these as clusters. A renamed one has not left.
     """
     if fleet.guards.mode is PruneMode.OFF or fleet.suspended is not None:
         return {}
@@ -140,9 +140,20 @@ def cluster_prunes(known: Known, plane: Index, app: Index) -> tuple[ClusterPrune
     return tuple(_checked(one, known) for one in found)
 
 
-def unread(known: Known, planes: Iterable[Index], names: Iterable[str]) -> frozenset[UnitKey]:
-    """Return the units that leave clusters that cannot be read now, as control planes show."""
-    found = {
+def unread(
+    known: Known, planes: Iterable[Index], names: Iterable[str], apps: Iterable[Index]
+) -> frozenset[UnitKey]:
+    """Return the units that leave where nothing is planned.
+
+    Control planes show those of clusters that are not read; their own bindings those of `apps`.
+    """
+    bound = {
+        prune_units.unit_of(app.name, manifest.name_of(one))
+        for app in apps
+        for one in bindings(app)
+        if is_ours(one, fleet=known.fleet.name, cluster=app.name)
+    }
+    found = bound | {
         unit.key
         for name, plane in product(names, planes)
         for one in known.carriers.get(name, ())

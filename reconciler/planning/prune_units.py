@@ -34,8 +34,7 @@ _NOT_FOR_DELETES: Final = frozenset({Verb.REMEMBER, Verb.POLICY, Verb.FREE_INSTA
 class Prune:
     """A unit that left, and the steps of its release.
 
-    `live` is the object of ours that still carries it, at `ref`; `root` remembers that it is
-    being let go.
+    `live` is the object of ours that still carries it, at `ref`; `root` remembers its release.
     """
 
     key: UnitKey
@@ -292,7 +291,7 @@ def held_back(
         held.append(Held("allow-empty", message, clusters))
     limit = budget(guards, len(units))
     if len(pruned) > limit:
-        hidden = f" ({len(unread)} where nothing was read)" if unread else ""
+        hidden = f" ({len(unread)} where nothing is planned)" if unread else ""
         message = (
             f"{len(pruned)} units{hidden} would be released, replaced or deleted, and {limit} may "
             f"be (prune.maxDeletes {guards.max_deletes}, maxDeletePercent "

@@ -4,14 +4,20 @@ A tenant may write an AppClusterBinding with any labels into a namespace of its 
 in the namespaces that the files list count. Operators make Namespaces, so their labels are trusted.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.live import ClusterState, Unavailable
-from reconciler.core.manifest import Manifest, annotations_of, identity_of, labels_of, name_of
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    grouped,
+    identity_of,
+    labels_of,
+    name_of,
+)
 from reconciler.core.refs import NAMESPACE, Kind
 from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.fleet.wanted import default_placement
@@ -64,9 +70,7 @@ def places(
         namespaces=frozenset(made.union(kept.values())),
         named=frozenset(one.app_cluster_binding for one in clusters),
     )
-    by_space: dict[str, list[Manifest]] = defaultdict(list)
-    for binding in bindings:
-        by_space[names.app_cluster_binding_space(*identity_of(binding))].append(binding)
+    by_space = grouped(bindings, lambda one: names.app_cluster_binding_space(*identity_of(one)))
     adopted = {
         one.name: _adopted(one, known, by_space.get(one.adopt, ())) for one in clusters if one.adopt
     }

@@ -1,6 +1,5 @@
 """A site is an app cluster and its control plane, both read, with indexes for look-ups."""
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -62,9 +61,7 @@ class Index:
 
     def _by(self, kind: Kind, *path: str) -> Mapping[str, Sequence[Manifest]]:
         if (kind, path) not in self._by_text:
-            found: dict[str, list[Manifest]] = defaultdict(list)
-            for item in self.all(kind):
-                found[m.get_text(item, *path)].append(item)
+            found = m.grouped(self.all(kind), lambda item: m.get_text(item, *path))
             self._by_text[kind, path] = found
         return self._by_text[kind, path]
 

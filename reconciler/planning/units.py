@@ -308,8 +308,7 @@ def owner_changes(site: Site, unit: Unit, planned: UnitPlan) -> tuple[Change, ..
     """Return the line that gives a CRD its binding as the owner again, where that is due.
 
     The other lines of the unit that make a binding see to the CRD themselves, and one that is
-    adopted is left as it is. A CRD that no konnector made, or that another live binding owns, is
-    not touched.
+    adopted is left as it is. A CRD that no konnector made, or another live binding owns, stays.
     """
     bound = next((one for one in planned.changes if one.ref.kind == api.API_SERVICE_BINDING), None)
     # The garbage collector would miss a cluster-scoped owner, and delete the CRD.

@@ -6,7 +6,6 @@ with all their writes, so an example never stands for a different change.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -42,13 +41,9 @@ class Alike:
 
 def groups(plan: Plan) -> tuple[Alike, ...]:
     """Return the clusters in which something would happen, those that are alike together."""
-    changes: dict[str, list[Change]] = defaultdict(list)
-    for change in plan.changes:
-        if change.action is not Action.NOOP:
-            changes[change.cluster].append(change)
-    found: dict[bytes, list[str]] = defaultdict(list)
-    for name, lines in changes.items():
-        found[_likeness(plan, name, lines)].append(name)
+    acting = (change for change in plan.changes if change.action is not Action.NOOP)
+    changes = manifest.grouped(acting, lambda change: change.cluster)
+    found = manifest.grouped(changes, lambda name: _likeness(plan, name, changes[name]))
     sized = [
         some
         for alike in found.values()

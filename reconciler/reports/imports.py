@@ -257,9 +257,7 @@ def _fields(wire: Manifest, owner: str, state: str) -> Iterator[tuple[str, JSON]
 def documents(loaded: Loaded, found: Sequence[Import]) -> list[Document]:
     """Return the documents that name all of `found`, Templates first."""
     taken = {kind: set(loaded.references.names(kind)) for kind in ("Template", "Binding")}
-    by_resource: dict[tuple[str, str], list[Import]] = defaultdict(list)
-    for one in found:
-        by_resource[one.group, one.resource].append(one)
+    by_resource = manifest.grouped(found, lambda one: (one.group, one.resource))
     templates: list[Document] = []
     bindings: list[Document] = []
     for (group, resource), alike in by_resource.items():

@@ -12,7 +12,6 @@ without any object looks like a new one, and is no repair.
 
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -21,6 +20,7 @@ from typing import Final, TypeAlias
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import grouped
 from reconciler.core.refs import NAMESPACE
 from reconciler.fleet import wording
 from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode, UnitKey
@@ -215,9 +215,7 @@ def drift(plan: Plan) -> Plan:
     What could not be compared, because it is blocked or was not read, stays in it: unknown is
     not the same as none. What agrees stays to be counted. Notes are left out.
     """
-    groups: dict[_Group, list[Change]] = defaultdict(list)
-    for change in plan.changes:
-        groups[_group(change)].append(change)
+    groups = grouped(plan.changes, _group)
     roots = _our_roots(plan.changes, groups)
     kept = tuple(change for change in plan.changes if _stays(change, groups[_group(change)], roots))
     repaired = {change.unit for change in kept if change.action in _REPAIRS}

@@ -12,7 +12,7 @@ from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.blueprints.objects import Marks, build, ownership_labels
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import Forbidden
-from reconciler.core.manifest import JSON, Manifest, annotations_of, get_list, get_text
+from reconciler.core.manifest import JSON, Manifest, annotations_of, get_list, get_text, is_deleting
 from reconciler.doctor import rights
 from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.values import Mode
@@ -28,6 +28,7 @@ from tests.support.role_holders import as_holder, kubeconfig, role_holder
 BIND = names.KLUTCH_NAMESPACE
 
 
+OWNERS = ("metadata", "ownerReferences")
 KONNECTOR = "deploy: true, image: registry.example.com/konnector:1, rbac: Full"
 
 
@@ -57,6 +58,7 @@ CASES = {
     "konnector": (Mode.DIRECT, KONNECTOR),
     "acb": (Mode.APP_CLUSTER_BINDING, ""),
 }
+WIDE = pytest.mark.parametrize("scene", [(Mode.DIRECT, "", "Cluster")], indirect=True)
 
 
 def only(*names: str, soak: Collection[str] = ()) -> pytest.MarkDecorator:
@@ -91,10 +93,11 @@ async def holding(scene: Scene, folder: Path) -> AsyncIterator[Held]:
 
 @pytest.fixture(params=[*CASES.values()], ids=[*CASES])
 async def scene(request, control_plane, app_cluster, namespace, tmp_path):
-    mode, konnector = request.param
+    mode, konnector, *scope = request.param
+    more = {"scope": scope[0]} if scope else {}
     folder = tmp_path / "fleet"
     folder.mkdir()
-    made = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=folder)
+    made = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=folder, **more)
     async with made as scene:
         # A name of digits alone would be a number in YAML.
         scene.fleet.name, scene.fleet.konnector = f"f{scene.fleet.name}", konnector
@@ -133,7 +136,9 @@ async def test_a_fleet_is_bound_repaired_released_and_bound_again(scene, tmp_pat
         scene.fleet.bound = True
         await scene.apply("--wait")
         assert await scene.lines() == []
-        assert held.refused() == []
+        # An owner, for which these servers want `delete` on the CRD: the konnector gave it.
+        owner = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{scene.offer.name}"
+        assert {(verb, uri.partition("?")[0]) for verb, uri in held.refused()} == {("patch", owner)}
 
 
 @only("konnector")
@@ -158,6 +163,30 @@ async def test_a_cluster_leaves(scene, tmp_path):
         assert keys.RELEASED in annotations_of(await scene.at(scene.home_of_units))
         assert await scene.lines() == []
         assert held.refused() == []
+
+
+@WIDE
+async def test_owners_that_may_not_be_changed_stop_a_release(scene, tmp_path):
+    kind, name = scene.offer.kind, names.copy_name(scene.space, "db")
+    copy = refs.Ref(scene.plane.name, kind, "", name)
+    async with holding(scene, tmp_path):
+        async with scene.peers():
+            await scene.apply("--wait")
+            await scene.app.cluster.create(scene.offer.instance("db", spec={}), kind, manager="dev")
+            before = await eventually(lambda: scene.at(copy))
+        scene.fleet.listed = False
+        run = await scene.apply("--force", code=None)
+        unit, *_ = run.report["outcomes"]
+        assert "cannot set an ownerRef" in unit["message"]
+        assert "done" not in {one["status"] for one in run.report["outcomes"]}
+        for ref in (copy, scene.home):
+            live = await scene.at(ref)
+            assert (keys.RELEASED in annotations_of(live), is_deleting(live)) == (False, False)
+        assert get_list(await scene.at(copy), *OWNERS) == get_list(before, *OWNERS) != []
+    await scene.apply()  # as an administrator
+    after = await scene.at(copy)
+    assert (keys.RELEASED in annotations_of(after), get_list(after, *OWNERS)) == (True, [])
+    assert keys.RELEASED in annotations_of(await scene.at(scene.home))
 
 
 @only("acb", "direct", soak=["direct"])

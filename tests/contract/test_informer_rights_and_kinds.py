@@ -11,7 +11,7 @@ from reconciler.core.refs import CONFIG_MAP, CRD, ROLE, ROLE_BINDING, Kind, Ref
 from reconciler.kube import informer as informers
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import NoCredential
-from reconciler.kube.informer import Informer
+from reconciler.kube.informer import OPTIONAL, Informer
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.accounts import ROBOT, robot_connection
 from tests.support.churn import IMPATIENT, MANAGER, following, seen, truth
@@ -230,7 +230,7 @@ async def test_a_kind_that_comes_later(informer, widgets):
 
 async def test_an_optional_kind_has_no_object_until_it_comes(proxy, widgets):
     async with KubeCluster(proxy.connection, limits=IMPATIENT) as cluster:
-        informer = Informer(cluster, widgets.kind, namespace=widgets.namespace, optional=True)
+        informer = Informer(cluster, widgets.kind, namespace=widgets.namespace, optional=OPTIONAL)
         async with following(informer):
             await informer.wait_synced()
             assert (names(informer), informer.trouble) == (set(), "")

@@ -1,7 +1,6 @@
 """The manifests of konnector/deploy: whole, known to an API server and to the program.
 
-They give a konnector exactly the rights that klutchctl gives one, and take the place of the
-original's.
+They give a konnector exactly the rights that klutchctl gives one, and replace the original's.
 """
 
 import contextlib

@@ -147,28 +147,22 @@ async def test_a_kind_that_did_not_come_by_the_binding_stays_with_its_objects(sc
         assert not any(map(manifest.is_deleting, after))
 
 
-async def test_a_cluster_that_leaves_the_fleet_is_released(scene, runs):
-    async with scene.peers():
-        await runs.finish()
-        claim, copy = await inhabit(scene)
-        scene.fleet.listed = False
-        assert {action for action, _ in await done(runs)} == {"release"}
-        assert keys.RELEASED in manifest.annotations_of(await scene.at(scene.home_of_units))
-        assert await scene.at(claim) is not None
-        assert keys.BOUND not in manifest.annotations_of(await scene.at(copy))
-
-
 async def test_a_space_stays_with_what_was_released_of_a_service_that_nobody_offers(scene, runs):
     scene.fleet.prune += ", onClusterLeave: Delete"
     clusters = scene.plane.cluster, scene.app.cluster
     async with (
-        offered(*clusters, namespace=scene.app_namespace, template=False) as other,
+        offered(*clusters, namespace="", scope="Cluster", template=False) as other,
         scene.peers(),
     ):
         await runs.finish()
         claim, copy = await inhabit(scene)
-        kept = other.instance("kept", namespace=scene.service_namespace, spec={})
-        await scene.plane.cluster.create(kept, other.kind, manager="provider")
+        for name, life in (
+            ("of-former", "former"),
+            ("kept", manifest.uid_of(await scene.at(scene.home))),
+        ):
+            marks = {keys.CLUSTER_NAMESPACE: scene.space, keys.SPACE_UID: life}
+            kept = manifest.put(other.instance(name, spec={}), marks, "metadata", "annotations")
+            await scene.plane.cluster.create(kept, other.kind, manager="provider")
         mapping = Ref(scene.plane.name, API_SERVICE_NAMESPACE, scene.space, scene.app_namespace)
         await scene.meddle(
             mapping, {"metadata": {"annotations": {keys.RELEASED_KINDS: other.name}}}

@@ -378,20 +378,6 @@ async def test_an_app_namespace_that_is_back_before_the_search_ends_keeps_its_da
         assert not manifest.is_deleting(left)
 
 
-async def test_released_data_keep_their_namespace(scene: Scene) -> None:
-    plane = scene.plane.cluster
-    async with scene.backend():
-        await make_mapped(scene)
-        kept = secret("kept", scene.service_namespace)
-        kept = manifest.put(
-            kept, {keys.RELEASED: "2026-01-01T00:00:00Z"}, "metadata", "annotations"
-        )
-        await plane.create(kept, refs.SECRET, manager=MANAGER)
-        await unmap_namespace(scene)
-        await until(lambda: reported(scene, "ReleasedDataKept"))
-        assert not await goes(scene)
-
-
 async def test_copies_that_nobody_deletes_keep_their_namespace(scene: Scene) -> None:
     """T3: a konnector that lost sight of them lets the mapping go, and no data with it."""
     plane, clock, faults = scene.plane.cluster, ForwardClock(), Faults()

@@ -1,7 +1,6 @@
 """What a konnector writes about a binding, one by one, as audit logs have it.
 
-protocol-konnector.md G 14 to 18, 20, 24: each change is one PATCH to where the binding is, and
-no change is none.
+protocol-konnector.md G 14 to 18, 20, 24: each change is one PATCH, and no change is none.
 """
 
 import itertools

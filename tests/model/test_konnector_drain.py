@@ -11,7 +11,7 @@ from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, API_SERVICE_
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, manifest
 from reconciler.core.errors import ConfigError
-from reconciler.core.refs import CRD, EVENT, LEASE, NAMESPACE, SECRET, Ref
+from reconciler.core.refs import CRD, LEASE, SECRET, Ref
 from tests.support import losses
 from tests.support.bound_scenes import (
     ACCEPTED,
@@ -31,20 +31,11 @@ from tests.support.faults import Faults, broken, on
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import claim
 from tests.support.konnector_faults import mortal
-from tests.support.offers import offered
 from tests.support.settled import settled
 
 
 async def is_held(scene: Scene) -> bool:
     return keys.DRAIN in manifest.finalizers_of(await scene.binding())
-
-
-async def is_reported(scene: Scene, reason: str) -> bool:
-    found = (await scene.app.cluster.list(EVENT, namespace=BIND)).items
-    names = [
-        manifest.get_text(one, "regarding", "name") for one in found if one["reason"] == reason
-    ]
-    return scene.offer.name in names
 
 
 async def with_credentials(scene: Scene) -> None:
@@ -63,23 +54,6 @@ async def hold(scene: Scene, policy: str) -> None:
         await with_credentials(scene)
         await scene.set_policy(policy)
         await until(lambda: is_held(scene))
-
-
-async def test_a_plain_binding_is_never_held_and_its_data_stay(scene: Scene) -> None:
-    async with scene.backend(), konnector(scene.app.connection):
-        await with_credentials(scene)
-        assert not await is_held(scene)
-        copy = await scene.copy()
-        await scene.unbind()
-        await until(lambda: gone(scene.binding()))
-        await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
-        assert manifest.uid_of(await scene.copy()) == manifest.uid_of(copy)
-
-        async def freed() -> bool:
-            return manifest.finalizers_of(await scene.instance()) == []
-
-        await until(freed)
-        assert keys.RELEASED in manifest.annotations_of(await scene.copy())
 
 
 async def test_a_release_keeps_both_sides_and_binding_again_joins_them(scene: Scene) -> None:
@@ -128,34 +102,6 @@ async def test_the_end_of_the_last_sync_is_reported(scene: Scene, policy: str) -
             assert await says(scene.export(), "Connected", "False", "APIServiceBindingNotFound")
         await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
         assert len([call for call in faults.calls if reported.matches(call)]) > 4
-
-
-async def test_what_was_released_keeps_its_place(scene: Scene, namespace: str) -> None:
-    """The original's backend would delete the copies with the mapping of their app namespace."""
-    plane, app = scene.plane.cluster, scene.app.cluster
-    async with (
-        offered(plane, app, namespace=namespace) as offer,
-        scene.backend(),
-        konnector(scene.app.connection),
-    ):
-        second = replace(scene, offer=offer)
-        await with_credentials(scene)
-        await second.request()
-        await second.bind(ACCEPTED)
-        await until(lambda: says(second.export(), "Ready"))
-        await scene.set_policy("Release")
-        await until(lambda: is_held(scene))
-        await scene.unbind()
-        await until(lambda: gone(scene.binding()))
-        mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
-        assert manifest.annotations_of(mapping)[keys.RELEASED_KINDS] == scene.offer.name
-
-        await remove(scene.app, NAMESPACE, "", scene.app_namespace)
-        await until(lambda: is_reported(second, "ReleasedDataKept"))
-        mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
-        assert not manifest.is_deleting(mapping)
-        assert keys.RELEASED in manifest.annotations_of(await scene.copy())
-        await second.unbind()
 
 
 async def test_a_binding_that_is_made_again_takes_its_own_crd_over(scene: Scene) -> None:
@@ -295,17 +241,6 @@ async def test_a_kind_that_is_served_nowhere_has_no_copies(scene: Scene) -> None
         await scene.unbind()
         async with konnector(scene.app.connection):
             await until(lambda: gone(scene.binding()))
-        assert manifest.finalizers_of(await scene.instance()) == []
-
-
-async def test_a_drain_goes_on_after_a_restart(scene: Scene) -> None:
-    async with scene.backend():
-        await hold(scene, "Release")
-        await scene.unbind()
-        assert manifest.is_deleting(await scene.binding())
-        async with konnector(scene.app.connection):
-            await until(lambda: gone(scene.binding()))
-        assert keys.RELEASED in manifest.annotations_of(await scene.copy())
         assert manifest.finalizers_of(await scene.instance()) == []
 
 

@@ -123,6 +123,8 @@ async def test_what_was_unbound_while_no_konnector_ran_says_so_at_its_start(scen
             await until(lambda: stopped(account))
             await until(lambda: warns(scene))
             assert await event(scene, "orders", "SyncStopped")
+            assert keys.SYNCER not in finalizers_of(await scene.instance())
+            assert await scene.copy() is not None
 
 
 async def test_a_status_or_a_crd_that_is_refused_holds_no_release_up(scene: Scene) -> None:

@@ -245,11 +245,15 @@ async def test_what_goes_with_its_crd_waits_for_a_word(
             await front.saying(kind, "Synced", "ReconcileError")
         await asyncio.sleep(900)
         assert (broker.count("unbind", "deprovision"), len(manager.backups)) == (0, 1)
+        await front.absent(crds[0])
+    async with front.program():  # the package's remains, and at last nothing, are no obstacle
         for name in configs:
             await confirm(format_time(SystemClock().now()), name)
         for crd in crds:
             await front.absent(crd)
     assert (broker.inventory.is_empty, manager.backups) == (True, {})
+    async with front.program() as term:
+        await settled(term)
 
 
 async def test_a_new_password_is_read_again(front: Compositions, broker: ScriptedBroker) -> None:

@@ -2,14 +2,17 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from bind.osb.settings import Settings
 from reconciler.api.osb import BROKER_RECORD, SERVICE_BROKER
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import conditions, keys
 from reconciler.core.manifest import get_map, get_text, name_of
 from reconciler.core.refs import CRD, Ref
+from reconciler.core.times import format_time
 from tests.support import osb_faults, removal
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, on, unreachable
@@ -66,7 +69,11 @@ async def test_crds_that_go_delete_nothing_before_that_is_confirmed(osb: OsbScen
         await asyncio.sleep(LONG)
         assert osb.broker.count(*DELETIONS) == 0
         assert await says(osb, INSTANCE, "DeletesAllowed") == "False/MassDeletion"
-        await osb.annotate(SERVICE_BROKER, osb.name, confirm_mass_delete="yes")
+        now = SystemClock().now()
+        for word in ("yes", format_time(now - timedelta(hours=1)), format_time(now)):
+            assert osb.broker.count(*DELETIONS) == 0
+            await osb.annotate(SERVICE_BROKER, osb.name, confirm_mass_delete=word)
+            await asyncio.sleep(60)
         await eventually(lambda: osb.broker.inventory.is_empty, within=LONG)
 
 

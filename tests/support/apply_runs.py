@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,10 +128,10 @@ async def _plan(fleet: FleetValue, clusters: Clusters) -> Plan:
 
 @asynccontextmanager
 async def staged(
-    plane: LiveCluster, app: LiveCluster, *, namespace: str, mode: Mode, folder: Path
+    plane: LiveCluster, app: LiveCluster, *, namespace: str, mode: Mode, folder: Path, **more: Any
 ) -> AsyncIterator[Scene]:
     """Offer a service, and describe a fleet that binds it; all traces go at the end."""
-    async with offered(plane.cluster, app.cluster, namespace=namespace) as offer:
+    async with offered(plane.cluster, app.cluster, namespace=namespace, **more) as offer:
         await _unbind(app)
         fleet = Fleet(folder, namespace.removeprefix("test-"), mode, offer.group)
         scene = Scene(fleet, plane, app, offer, namespace, plane.kubeconfig)

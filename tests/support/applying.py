@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of, u
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.fleet.values import Mode
 from tests.support import programs
-from tests.support.backend import backend
+from tests.support.backend import USUAL, backend
 from tests.support.clusters import LiveCluster, Write
 from tests.support.fleet_texts import cluster, control_plane, document, one_file
 from tests.support.konnector import beside_control_plane, konnector
@@ -141,7 +141,8 @@ class Scene:
     @asynccontextmanager
     async def peers(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
         """Let backend and konnector work; yield what waits until they are at rest."""
-        async with backend(self.plane.connection) as made, self.konnector() as running:
+        settings = replace(USUAL, consumer_scope=self.offer.scope)
+        async with backend(self.plane.connection, settings) as made, self.konnector() as running:
             yield lambda: settled(made, *running)
 
     @asynccontextmanager

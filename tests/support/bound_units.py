@@ -32,8 +32,7 @@ def new_unit(cluster: str = "shop", plural: str = "databases") -> UnitKey:
 class ByHand:
     """Plays backend and konnector, at the test's word, for one space and one app cluster.
 
-    `bindings` is where the APIServiceBindings are: in namespace klutch-bind of the app cluster, or
-    in the space.
+    `bindings` is where the APIServiceBindings are: in klutch-bind of the app cluster, or the space.
     """
 
     space: str

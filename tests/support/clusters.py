@@ -34,6 +34,8 @@ _LEAN: Final = replace(
     api_server=(
         f"--runtime-config={','.join(f'{one}=false' for one in _NOT_SERVED)}",
         "--enable-priority-and-fairness=false",
+        # As OpenShift has it: who may not delete an object may not change its owners.
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
     ),
 )
 _NOT_STORED: Final = frozenset({"authorization.k8s.io", "authentication.k8s.io"})

@@ -26,8 +26,7 @@ _LEVELS: Final = (ConfigLevel.GLOBAL, ConfigLevel.XDG, ConfigLevel.SYSTEM, Confi
 class GitServer:
     """A server of bare repositories in `root`. `seen` are (path, Authorization) of all requests.
 
-    `token` is what it wants, `redirect` where it sends everybody who may come in, and `broken`
-    makes it answer 500.
+    `token` is what it wants, `redirect` where it sends everybody who may come in, `broken`: 500.
     """
 
     root: Path

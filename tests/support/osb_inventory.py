@@ -32,8 +32,7 @@ class Inventory:
     """Instances and bindings by their ids, each as its request said, with a `state`.
 
     `state` is creating, present, updating, deleting or failed. Each change is made in a new
-    mapping, so that other threads may look at any time. `doubles` are claims that ever had two
-    instances alive.
+    mapping, so that other threads may look at any time. `doubles` are claims that had two alive.
     """
 
     instances: dict[str, Members] = field(default_factory=dict)

@@ -33,6 +33,7 @@ from reconciler.core import keys, manifest
 from reconciler.core.decision import Create, Decision, Delete, Patch, Step, status_patch
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Kind, Ref
+from reconciler.core.times import format_time
 from tests.kit import json_patch
 from tests.support import osb_faults, osb_wire
 from tests.support.osb_broker import ScriptedBroker
@@ -217,6 +218,7 @@ class Turns:
         claim = self.instance_claim
         uid = claim["metadata"]["uid"] if claim else ""
         records = self.records(record.INSTANCE)
+        allowed = format_time(self.now) if self.confirms else ""
         view = InstanceView(
             CLUSTER,
             self.kind,
@@ -224,9 +226,7 @@ class Turns:
             "orders",
             claim,
             place=self.place,
-            broker=Broker(
-                self.spec, self.read_catalogue(), self.closed, self.is_fresh, self.confirms
-            ),
+            broker=Broker(self.spec, self.read_catalogue(), self.closed, self.is_fresh, allowed),
             records=tuple(one for one in records if one.claim.uid == uid),
             others=tuple(one for one in records if one.claim.uid != uid),
             pauses=dict(self.pauses),

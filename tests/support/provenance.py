@@ -2,8 +2,7 @@
 
 Each text of a claim, a status or a Secret is written by hand once, so that its way shows. A service
 namespace is paired with the app namespace, app cluster and space from which its first text came, a
-cluster-scoped copy likewise. Knows uids, requests and changes of the API servers; no mark of the
-product.
+cluster-scoped copy likewise. Knows uids, requests and changes of API servers; no marks.
 """
 
 from collections.abc import Iterator, Mapping, Set

@@ -266,8 +266,7 @@ _USUAL_PORT: Final = {"http": ":80", "https": ":443"}  # which browsers leave ou
 def target(*, url: str, port: str, allowed: Collection[str]) -> str:
     """Return where a CLI listens: its URL, else the callback at a port of its own machine.
 
-    Only loopback, with a port, and the URLs that the operator allows, to the letter. Raises
-    Refused.
+    Only loopback, with a port, and the URLs that the operator allows. Raises Refused.
     """
     if not url:
         url = f"http://localhost:{port}/callback"

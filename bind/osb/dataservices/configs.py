@@ -3,10 +3,10 @@
 The first part of the file has the informers of all these kinds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from bind.osb.connections import UNREAD, BrokerConnections, Connection
 from bind.osb.dataservices import managed, provider_config
@@ -21,9 +21,9 @@ from reconciler.controller.manager import ClusterInformers
 from reconciler.controller.tasks import Clock
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Decision
-from reconciler.core.errors import ConfigError
+from reconciler.core.errors import ConfigError, NotServed
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import SECRET, ObjectKey, Ref
+from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.store import Index, Store
 from reconciler.kube.turns import NOBODY
@@ -64,6 +64,10 @@ class Informers(ClusterInformers):
             CONFIG: lambda usage: [manifest.get_text(usage, "providerConfigRef", "name")]
         }
         self.usages = self._view(managed.PROVIDER_CONFIG_USAGE, used)
+
+    def _view(self, kind: Kind, indexes: Mapping[str, Index], **more: Any) -> Store:
+        # A package takes its CRDs along one by one, and a ServiceBroker needs none of them.
+        return super()._view(kind, indexes, optional=(NotServed,), **more)
 
     def users(self, name: str) -> int:
         """Return how many need a ProviderConfig: usages may go before their objects do."""

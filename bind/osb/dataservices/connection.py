@@ -51,8 +51,7 @@ class Ledger:
     `number` is that of the binding whose credentials count, made at `made`, `coming` that of one in
     its place, 0 without. `old` are ids of bindings that leave, and when; "": not before another one
     replaced them. `rotate` is the request that was answered last. `refused` is what was asked when
-    the broker said no for good. So many `tries` of the binding that is being made had an unknown
-    outcome.
+    the broker said no for good. So many `tries` of the present binding had an unknown outcome.
     """
 
     number: int = 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from bind.osb.decisions import causes
 from bind.osb.decisions.view import Place
 from reconciler.core import conditions, decision, keys, manifest
 from reconciler.core.conditions import Cause, Condition
@@ -231,8 +232,7 @@ def framed(seen: Seen) -> decision.Decision | None:
         )
     word = manifest.annotations_of(seen.config).get(keys.CONFIRM_MASS_DELETE, "")
     if seen.kind_goes and not is_confirmed(moment(word), seen.now):
-        do = f'annotate {name} with {keys.CONFIRM_MASS_DELETE}="$(date -u +%FT%TZ)"'
-        message = f"CRD {seen.kind.resource} is being deleted; to delete all within an hour: {do}"
+        message = causes.going(seen.kind.resource, name, "delete")
         return seen.failed(message, DELETING, again=seen.pause())
     if not seen.is_deleting and (step := _usage(seen)):
         return replace(decision.writes(step, failure=WRITE_FAILED), again=_SOONEST, sums_up=False)

@@ -14,6 +14,7 @@ from reconciler.core import conditions, keys
 from reconciler.core.conditions import DELETES_ALLOWED, ERROR, INFO, WARNING, Cause, Condition
 from reconciler.core.decision import Decision
 from reconciler.core.manifest import Manifest, get_text, name_of
+from reconciler.core.times import is_confirmed, moment
 
 # Of instances.
 PROVISIONED: Final = "Provisioned"
@@ -113,16 +114,21 @@ def mass_deletion(
     view: InstanceView, kind: GeneratedKind, *, crd_is_deleting: bool, undo: str = "delete"
 ) -> tuple[Cause, str] | None:
     """Return why claims of a kind are held; None where they are not, or that is confirmed."""
-    if view.broker is not None and view.broker.confirms_mass_delete:
+    if view.broker is not None and is_confirmed(moment(view.broker.mass_delete), view.now):
         return None
     resource = kind.kind.resource
     if crd_is_deleting:
-        advice = f"annotate ServiceBroker {kind.broker} with {keys.CONFIRM_MASS_DELETE}"
-        return MASS_DELETION, f"CRD {resource} is being deleted; to {undo} all: {advice}"
+        return MASS_DELETION, going(resource, f"ServiceBroker {kind.broker}", undo)
     if view.unsure:
         message = f"it cannot be seen whether CRD {resource} is being deleted: {view.unsure}"
         return CRDS_UNREAD, message
     return None
+
+
+def going(resource: str, config: str, undo: str) -> str:
+    """Return why objects of a kind are held, and how that ends for an hour."""
+    do = f'annotate {config} with {keys.CONFIRM_MASS_DELETE}="$(date -u +%FT%TZ)"'
+    return f"CRD {resource} is being deleted; to {undo} all within an hour: {do}"
 
 
 def hold(

@@ -79,8 +79,7 @@ def asked(view: InstanceView) -> str:
 def further(view: InstanceView, gone: Record) -> Record:
     """Return the record of the next number, after an instance failed and is gone.
 
-    It is provisioned after a pause; after some in a row, only once the claim or its annotation
-    changes.
+    It is provisioned after a pause; after some in a row, only after a change of the claim.
     """
     number, target = gone.number + 1, wanted(view, None)
     pause = engine.further(number)

@@ -250,15 +250,13 @@ def _moment(said: Manifest, name: str) -> datetime | None:
     return moment(manifest.get_text(said, name))
 
 
-def _key(said: Manifest, name: str) -> Secret | None:
-    return Secret(key) if (key := manifest.get_text(said, name)) else None
-
-
 _READERS: Final[Mapping[Any, _Reader]] = {
     datetime: _moment,
     datetime | None: _moment,
     int: lambda said, name: manifest.get_int(said, name) or 0,
-    Secret | None: _key,
+    Secret | None: lambda said, name: (
+        Secret(key) if (key := manifest.get_text(said, name)) else None
+    ),
     Mapping[str, str]: manifest.get_text_map,
     Claim: lambda said, name: _part(Claim, manifest.get_map(said, name)),
     Sent: lambda said, _: _part(Sent, said),  # an intent has its target beside the rest

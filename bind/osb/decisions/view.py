@@ -48,7 +48,8 @@ class Broker:
     """A broker as far as it is known. `catalogue` is the last good one; None: none was read yet.
 
     `closed` says why its calls wait, "" where they do not; `is_fresh`, whether the catalogue was
-    read in the last minute: a gateway's 404 proves nothing. `origin` is where it is, "" where that
+    read in the last minute: a gateway's 404 proves nothing. `mass_delete` is the time when a
+    person let claims go with their CRD. `origin` is where it is, "" where that
     is not known; `takes_over`: somebody says that it has what records of other origins are about;
     `moved` says why this look may not ask it, "" where it may.
     """
@@ -57,7 +58,7 @@ class Broker:
     catalogue: Catalogue | None = None
     closed: str = ""
     is_fresh: bool = False
-    confirms_mass_delete: bool = False
+    mass_delete: str = ""
     origin: str = ""
     takes_over: bool = False
     moved: str = ""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from reconciler.apply import Outcome
+from reconciler.core.manifest import grouped
 from reconciler.health.board import RANK, TROUBLED, Board, BoundUnit, ClusterHealth, worst
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Change
@@ -117,9 +118,7 @@ class Index:
 
 def index_of(version: int, state: FleetState, before: Index | None = None) -> Index:
     """Return the index of a state. Rows that are as they were `before` are taken from there."""
-    lines: dict[str, list[Line]] = defaultdict(list)
-    for line in state.waiting.lines:
-        lines[line[0].cluster].append(line)
+    lines = grouped(state.waiting.lines, lambda line: line[0].cluster)
     waiting = {cluster: tuple(found) for cluster, found in lines.items()}
     if state.board is None:
         return Index(version, state, lines=waiting)

@@ -4,7 +4,7 @@ The first page has counts, waiting changes, problems, and the table of clusters 
 Below it are the pages of a cluster, a unit, waiting changes, and rounds.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -17,6 +17,7 @@ from klutchctl.web.board import parts
 from klutchctl.web.board.index import Cell, Index, Line, Row, column_of, joined, share
 from klutchctl.web.board.parts import Page, Query
 from reconciler.core.decision import page_of
+from reconciler.core.manifest import grouped
 from reconciler.fleet import reference_index
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import BoundUnit, ClusterHealth, worst
@@ -106,10 +107,7 @@ def _bindings(index: Index, query: Query, found: Sequence[Row]) -> tuple[str, ..
 
 
 def _groups(rows: Iterable[Row], label: str) -> list[tuple[str, list[Row]]]:
-    found: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row.labels.get(label, _NO_VALUE)].append(row)
-    return sorted(found.items())
+    return sorted(grouped(rows, lambda row: row.labels.get(label, _NO_VALUE)).items())
 
 
 def _counts(index: Index, query: Query) -> Iterator[Count]:
@@ -210,7 +208,11 @@ def cluster(index: Index, name: str, query: Query, now: datetime) -> Page | None
     if row is None:
         return None
     health, state = row.health, index.state
-    units = [one for one in health.units if _is_shown(one, query)]
+    units = [
+        one
+        for one in health.units
+        if query.binding in ("", column_of(one)) and query.state in ("", one.health.state)
+    ]
     pager = parts.paged(query, parts.path_of("clusters", name), len(units))
     lines = index.lines.get(name, ())
     document = state.fleet.clusters.get(name) if state.fleet is not None else None
@@ -231,10 +233,6 @@ def cluster(index: Index, name: str, query: Query, now: datetime) -> Page | None
         all_lines=Query(cluster=name).link("/plan"),
         held=[one for one in state.waiting.held if name in one.clusters],
     )
-
-
-def _is_shown(unit: BoundUnit, query: Query) -> bool:
-    return query.binding in ("", column_of(unit)) and query.state in ("", unit.health.state)
 
 
 # What the documents say of a unit, Policies included; None where they are not at hand.

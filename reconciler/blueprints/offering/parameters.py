@@ -5,7 +5,6 @@ structural schemas of CRDs, which accept at least the same: keywords without a c
 left out, as `validation` checks a whole schema. Does not know CRDs.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import gt, lt
@@ -19,7 +18,7 @@ from reconciler.blueprints.offering import validation
 from reconciler.blueprints.offering.catalogue import Plan, Schemas
 from reconciler.blueprints.offering.outcomes import described, line, names, title_of
 from reconciler.blueprints.offering.validation import MOST_OCTETS
-from reconciler.core.manifest import JSON, canonical, digest, get_map, get_texts
+from reconciler.core.manifest import JSON, canonical, digest, get_map, get_texts, grouped
 
 Form: TypeAlias = Mapping[str, Any]
 Schema: TypeAlias = Mapping[str, JSON]
@@ -288,10 +287,8 @@ def _of(
     parts: Callable[[Schemas], dict[str, JSON]],
     form: Callable[[Schemas], Form],
 ) -> Parameters:
-    alike: dict[str, list[Plan]] = defaultdict(list)
-    for plan in sorted(plans, key=lambda plan: plan.name):
-        alike[digest(parts(plan.schemas))].append(plan)
-    groups = list(alike.values())
+    ordered = sorted(plans, key=lambda plan: plan.name)
+    groups = list(grouped(ordered, lambda plan: digest(parts(plan.schemas))).values())
     warnings = tuple(dict.fromkeys(_warnings(groups, parts)))
     if len(groups) == 1:
         return Parameters(form(groups[0][0].schemas), warnings=warnings)

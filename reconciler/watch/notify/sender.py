@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
-from reconciler.controller.tasks import Clock
+from reconciler.controller.tasks import Clock, gather_or_cancel
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.watch.fleet_state import FleetState
@@ -165,9 +165,7 @@ class Notifier:
         self._changed(FleetState(name=states.now.name), states.now)
         stop_listening = states.listen(self._changed)
         try:
-            async with asyncio.TaskGroup() as group:
-                for outbox in self._outboxes:
-                    group.create_task(outbox.run())
+            await gather_or_cancel(outbox.run() for outbox in self._outboxes)
         finally:
             stop_listening()
 

@@ -1,7 +1,6 @@
 """What a stolen credential can do, measured, and shown in the books as it was measured.
 
-Each account has all that is shipped for it. Writes are dry runs, which API servers authorize and
-admit like any other.
+Each account has all that is shipped for it. Writes are dry runs, authorized like any other.
 """
 
 from collections.abc import Callable, Mapping

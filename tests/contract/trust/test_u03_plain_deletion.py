@@ -62,20 +62,6 @@ async def test_a_plain_deletion_is_a_release(scene: Scene) -> None:
         assert not await warns(scene)
 
 
-async def test_what_was_deleted_while_nobody_looked_is_freed_at_the_start(scene: Scene) -> None:
-    async with scene.backend():
-        async with konnector(scene.app.connection):
-            await bound(scene, ACCEPTED)
-        await scene.unbind()
-        await until(lambda: gone(scene.binding()))
-        mark = scene.plane.audit.mark()
-        async with konnector(scene.app.connection):
-            await until(lambda: freed(scene))
-        deletes = [one for one in scene.plane.audit.writes_since(mark) if one.verb == "delete"]
-        assert [one for one in deletes if one.agent.startswith("konnector")] == []
-        assert await scene.copy()
-
-
 REPORTED, BACK = 20.0, 5.0  # seconds
 SILENT = ("Connected", "False", "ControlPlaneUnreachable")
 

@@ -9,7 +9,7 @@ import pytest
 from konnector import APP_CLUSTER
 from konnector.binding import crd
 from konnector.binding.crd import Owner, Plan
-from reconciler.api import API_SERVICE_BINDING, is_established
+from reconciler.api import API_SERVICE_BINDING, claim_status, is_established
 from reconciler.core.decision import Create, Patch
 from reconciler.core.manifest import annotations_of, get_map
 from reconciler.core.refs import CRD, Kind, Ref
@@ -259,6 +259,22 @@ def test_h15_what_a_binding_left_that_is_gone_is_taken_over():
     owners = {"ownerReferences": [other, reference("new")]}
     assert found.step.body == {"metadata": {"uid": "uid-of-crd", "resourceVersion": "7", **owners}}
     assert plan(export(), merged(held, found.step.body), OWNER).standing == "ours"
+
+
+@pytest.mark.parametrize(
+    ("manager", "released", "standing"),
+    [("konnector", True, "left"), ("konnector", False, "foreign"), ("kubectl", True, "foreign")],
+)
+def test_what_an_orphaning_deletion_left_says_that_it_was_released(manager, released, standing):
+    held = live_like(LIVE, ownerReferences=[], managedFields=[{"manager": manager}])
+    warns = claim_status.unserved(live_like(LIVE, managedFields=[{"manager": "konnector"}]))
+    held = {**held, "spec": {**held["spec"], **(warns or {})}} if released else held
+    found = plan(export(), held, OWNER)
+    assert found.standing == standing
+    if standing == "left":
+        after = merged(held, found.step.body)
+        assert after["metadata"]["ownerReferences"] == [reference("new")]
+        assert not claim_status.is_unserved(after)
 
 
 def test_what_another_binding_takes_that_no_view_shows_is_its_own():

@@ -22,6 +22,7 @@ DATABASE = Kind("shop.example", "v1", "Database", "databases")
 TENANT = Kind("shop.example", "v1", "Tenant", "tenants", namespaced=False)
 NAME = DATABASE.resource
 HERE = f"{SPACE}-dev"
+LIFE = f"uid-of-{SPACE}"
 BOUND = {keys.BOUND: "true"}
 FREED = {keys.RELEASED: format_time(NOW)}
 GOING = {"deletionTimestamp": format_time(NOW)}
@@ -57,9 +58,10 @@ def held(name="a"):
     return instance(name, OTHERS, keys.SYNCER)
 
 
-def tenant(name, space=SPACE):
-    made = live(TENANT, name)
-    return TENANT, live_like(made, annotations={**BOUND, keys.CLUSTER_NAMESPACE: space})
+def tenant(name, space=SPACE, life=LIFE, **notes):
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": space, "uid": life}
+    marks = {**BOUND, keys.CLUSTER_NAMESPACE: space, **notes}
+    return TENANT, live_like(live(TENANT, name), annotations=marks, ownerReferences=[owner])
 
 
 def secret(name="creds", owner: str | None = keys.OWNER_PROVIDER):
@@ -77,7 +79,8 @@ def crd(*, owner: str | None = None, group="klutch.anynines.com", manager="klutc
 
 
 def seen(bound, cluster=APP_CLUSTER, **facts):
-    usual = {"space": SPACE, "service_namespaces": frozenset({HERE})}
+    lives, within = frozenset({LIFE, "given"}), frozenset({HERE})
+    usual = {"space": SPACE, "lives": lives, "service_namespaces": within}
     return Seen(cluster=cluster, binding=bound, **{**usual, **facts})
 
 
@@ -147,6 +150,11 @@ def test_a_binding_in_a_space_is_let_go_there():
     assert (step.ref.cluster, step.ref.kind) == (CONTROL_PLANE, API_SERVICE_BINDING)
 
 
+def unbound(**notes):
+    return DATABASE, live_like(live(DATABASE, "a", namespace=HERE), annotations=notes)
+
+
+part = DATABASE, live_like(unbound()[1], ownerReferences=[{"uid": "x", "controller": True}])
 RELEASED = ("release", CONTROL_PLANE, "Database", "a")
 FREE = ("free", APP_CLUSTER, "Database", "a")
 LATER = {"reported": False}
@@ -163,8 +171,11 @@ RELEASING: dict[str, tuple[Any, ...]] = {
     "also those that are being deleted": (
         {"instances": [(DATABASE, live_like(held()[1], **GOING))], **LATER}, [FREE], ["Draining"],
     ),
-    "what is unbound already is left alone": (
-        {"copies": [(DATABASE, live(DATABASE, "a", namespace=HERE))]}, LET_GO, [],
+    "what is released already, or kept for itself, or a part, is left alone": (
+        {"copies": [unbound(**FREED), unbound(**{keys.ADOPT: "false"}), part]}, LET_GO, [],
+    ),
+    "what the original adopted and never marked is released too": (
+        {"copies": [unbound()]}, [RELEASED], ["Draining"],
     ),
     "what is free already is left alone": ({"instances": [instance("a", OTHERS)]}, LET_GO, []),
     "what is elsewhere is another space's": (
@@ -173,6 +184,11 @@ RELEASING: dict[str, tuple[Any, ...]] = {
     "the name of a cluster-scoped copy proves nothing (H3)": (
         {"copies": [tenant(f"{SPACE}-b-x", f"{SPACE}-b"), tenant("any")]},
         [("release", CONTROL_PLANE, "Tenant", "any")], ["Draining"],
+    ),
+    "nor does that of the space, where it is of an earlier one": (
+        {"copies": [tenant("any", life="earlier"), tenant("other", **{keys.SPACE_UID: "earlier"}),
+                    tenant("mine", life="given")]},
+        [("release", CONTROL_PLANE, "Tenant", "mine")], ["Draining"],
     ),
     "not before the control plane says so": (LATER, [], ["Draining"]),
     "the CRD and what came down stay": ({"crd": crd(), "copied": [secret()]}, LET_GO, []),
@@ -307,6 +323,9 @@ MARKING: dict[str, tuple[Any, ...]] = {
         {"mappings": [mapping(**{keys.RELEASED_KINDS: "secrets.shop.example"})]}, MARKED,
     ),
     "once": ({"mappings": [mapping(**MARKED)]}, None),
+    "also where nothing is marked": (
+        {"mappings": [mapping()], "copies": [unbound()]}, {keys.RELEASED_KINDS: NAME},
+    ),
     "not where nothing of it is": ({"mappings": [mapping("elsewhere")]}, None),
     "not without copies": ({"mappings": [mapping()], "copies": [], "instances": [held()]}, None),
 }  # fmt: skip
@@ -375,6 +394,8 @@ def test_a_space_that_goes_waits_for_its_instances(facts):
     assert (done(decision), reasons_of(decision)) == ([], ["DrainWaiting"])
     assert "delete them, or annotate" in decision.conditions[0].message
     assert syncs(look)
+    former = [tenant("a", life="earlier")]
+    assert not syncs(seen(leaving("Delete", draining=True), copies=former))
     # A released space keeps its data, so there is nothing to wait for.
     assert not syncs(seen(leaving("Release", draining=True), **facts))
 
@@ -387,12 +408,6 @@ def test_what_goes_is_looked_at_more_often_than_what_stays():
         facts = {"crd": crd(), "syncing": True, "instances": found}
         look = seen(leaving("Delete", draining=True), **facts)
         assert decide(look, now=NOW).again == again
-
-
-def test_a_space_that_goes_without_instances_is_no_different():
-    look = seen(leaving("Delete", draining=True), crd=crd(), reported=True)
-    assert done(decide(look, now=NOW)) == [GONE]
-    assert not syncs(look)
 
 
 SYNCING = {

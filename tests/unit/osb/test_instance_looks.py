@@ -11,6 +11,7 @@ from reconciler.blueprints.offering import messages
 from reconciler.blueprints.offering.catalogue import Schemas
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest
+from reconciler.core.times import format_time
 from tests.support.osb_views import (
     BROKER,
     CATALOGUE,
@@ -469,9 +470,10 @@ def test_claims_that_go_with_their_crd_are_held_until_that_is_confirmed():
     found = leave(PRESENT, crd_is_deleting=True)
     assert written(found) == []
     assert said(found)["DeletesAllowed"] == ("False", "MassDeletion")
-    broker = replace(BROKER, confirms_mass_delete=True)
-    found = leave(PRESENT, crd_is_deleting=True, broker=broker)
-    assert recorded(found, PRESENT).state == record.LEAVING
+    for time, state in ((NOW, record.LEAVING), (NOW - timedelta(hours=1), record.PRESENT)):
+        broker = replace(BROKER, mass_delete=format_time(time))
+        found = leave(PRESENT, crd_is_deleting=True, broker=broker)
+        assert recorded(found, PRESENT).state == state
 
 
 @pytest.mark.parametrize("before", [PRESENT, held(record.LEAVING, sent=sent())])
@@ -480,7 +482,7 @@ def test_claims_are_held_while_it_cannot_be_seen_whether_their_crd_goes(before):
     assert (written(found), found.ask) == ([], None)
     assert said(found)["DeletesAllowed"] == ("False", "CrdsNotRead")
     assert found.decision.again is not None
-    broker = replace(BROKER, confirms_mass_delete=True)
+    broker = replace(BROKER, mass_delete=format_time(NOW))
     assert written(leave(PRESENT, unsure="no answer", broker=broker)) != []
 
 

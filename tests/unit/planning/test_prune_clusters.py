@@ -281,3 +281,24 @@ def test_what_left_where_nothing_could_be_read_counts_for_the_budget(mode, clust
     assert {one.name for one in left.unseen} == here.unseen
     # What the files still name there stays.
     assert scenes.guards(planned(*documents, scenes.binding(clusters="b, c"))) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "more", "uid", "held"),
+    [
+        ("us", "", "uid-{}", ("max-deletes",)),
+        ("eu", "", "another-{}", ("max-deletes",)),
+        ("us", ", suspend: {reason: x}", "uid-{}", ()),
+    ],
+    ids=["behind an unread control plane", "blocked", "suspended"],
+)
+def test_what_left_where_nothing_is_planned_counts_for_the_budget(at, more, uid, held):
+    here = World(control_plane=offering(POSTGRES), clusters={"a": [], "b": [], "c": []})
+    bound = scenes.binding(clusters="a, b, c")
+    here.apply(here.plan(fleet(scenes.plane(), *map(scenes.cluster, "abc"), bound)))
+    here.uids |= {one: uid.format(one) for one in "bc"}
+    clusters = scenes.cluster("a"), *(scenes.cluster(one, at=at, more=more) for one in "bc")
+    wanted = fleet(scenes.plane(), scenes.plane("us"), *clusters)
+    guards = replace(wanted.guards, max_deletes=1)
+    left = [one for one in here.plan(replace(wanted, guards=guards)).changes if one.leaves]
+    assert {(one.cluster, one.held) for one in left} == {("a", held)}
