@@ -148,14 +148,3 @@ async def test_a_cluster_that_is_missing(  # noqa: PLR0917 - fixtures
 
     await eventually(taken)
     assert ("lost" in parse_live(out.read_bytes(), "x").clusters) is is_asked
-
-
-async def test_without_a_kubeconfig_nothing_is_contacted(
-    service: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_fleet(tmp_path, service=service, contexts={"eu": "cp", "shop": "shop"})
-    out, missing = tmp_path / "live.json", tmp_path / "missing"
-    arguments = ["--kubeconfig", str(missing), "snapshot", "--out", str(out), str(tmp_path)]
-    assert await asyncio.to_thread(run, arguments) == 3
-    assert "no kubeconfig found" in capsys.readouterr().err
-    assert not out.exists()

@@ -1,14 +1,16 @@
 """How units are as clusters report it: what is read, and what a failed read means."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from reconciler.api import API_SERVICE_NAMESPACE, APP_CLUSTER_BINDING
+from reconciler.controller.lease import micro
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names
 from reconciler.core.errors import Unreachable
-from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
+from reconciler.core.refs import CRD, LEASE, NAMESPACE, Kind, Ref
 from reconciler.fleet.values import Mode
 from reconciler.health.live_units import Location
 from reconciler.health.survey import health_of, survey
@@ -17,7 +19,7 @@ from reconciler.kube import registry
 from tests.support import space_objects
 from tests.support.bound_units import ByHand, new_unit
 from tests.support.faults import Faults, FaultyClusters, forbidden, on
-from tests.support.observing import around
+from tests.support.observing import BIND, around
 
 
 class Counted:
@@ -133,14 +135,43 @@ async def test_app_cluster_binding_mode_looks_into_the_space(by_hand):
     assert found[unit].ready, found
 
 
-async def test_what_was_released_has_a_row_by_the_konnectors_note(fleet, on_plane, in_app):
-    """A role of before may not read the note: then there is no row, and no failure."""
-    space, gone = names.direct_space(fleet.name, "shop"), "databases.shop.example"
+async def bound(fleet, on_plane):
+    """Make the space of a fleet's app cluster, as an apply does, and return its name."""
+    space = names.direct_space(fleet.name, "shop")
     metadata = {
         "labels": {keys.FLEET: fleet.name, keys.CLUSTER: "shop"},
         "annotations": {keys.IDENTITY: names.direct_identity(fleet.name, "shop")},
     }
     await on_plane.create(NAMESPACE, space, metadata=metadata)
+    return space
+
+
+async def test_agents_that_stopped_are_known_by_their_leases(fleet, on_plane, in_app):
+    """Long before a heartbeat is too old."""
+    space = await bound(fleet, on_plane)
+    by_hand = ByHand(space, on_plane, in_app, secret=(BIND, names.kubeconfig_secret(space)))
+    await by_hand.cluster_binding()
+    await by_hand.beat(timedelta(minutes=2))
+    await by_hand.make_ready(next(iter(fleet.units)))
+
+    async def seen():
+        async with registry.of(fleet, around(on_plane.live.kubeconfig)) as clusters:
+            made = await survey(fleet, clusters, now=SystemClock().now)
+        units = [(one.health.state, one.health.reason) for one in made.units]
+        return units, [one.reason for one in made.planes]
+
+    assert await seen() == ([(State.READY, "")], [])
+    await on_plane.create(NAMESPACE, BIND)
+    for hand, name in ((in_app, names.KONNECTOR_LEASE), (on_plane, names.BACKEND_LEASE)):
+        renewed = micro(SystemClock().now() - timedelta(seconds=30))
+        spec = {"holderIdentity": "x", "leaseDurationSeconds": 15, "renewTime": renewed}
+        await hand.create(LEASE, name, namespace=BIND, spec=spec)
+    assert await seen() == ([(State.UNKNOWN, "KonnectorStopped")], ["BackendStopped"])
+
+
+async def test_what_was_released_has_a_row_by_the_konnectors_note(fleet, on_plane, in_app):
+    """A role of before may not read the note: then there is no row, and no failure."""
+    space, gone = await bound(fleet, on_plane), "databases.shop.example"
     await on_plane.create(CRD, gone, spec=space_objects.crd()["spec"])
     notes = {"annotations": {keys.RELEASED_KINDS: f"{gone},unheard.of"}}
     await on_plane.create(API_SERVICE_NAMESPACE, "team-a", namespace=space, metadata=notes, spec={})
