@@ -145,7 +145,8 @@ class Claims:
     async def _look(self, key: views.InstanceKey) -> InstanceView | None:
         """Return all that concerns an instance; None where that is not known, or is nothing."""
         kind = self._informers.kind(key.group, key.kind)
-        if kind is not None and not self._is_read(kind):
+        served = () if kind is None else (kind, *self._informers.binding_kinds(kind))
+        if any(self._informers.claims.synced(each.kind) is None for each in served):
             return None  # its claims are being read: nobody knows which are absent
         at_place = self._records_at(key)
         records = [each for each in at_place if each.kind == record.INSTANCE]
@@ -198,12 +199,6 @@ class Claims:
         if live is None or manifest.is_deleting(live):
             return None
         return record.read(live, self._informers.cluster.name)
-
-    def _is_read(self, kind: GeneratedKind) -> bool:
-        return all(
-            self._informers.claims.synced(each.kind) is not None
-            for each in (kind, *self._informers.binding_kinds(kind))
-        )
 
     def _crd_is_deleting(self, kind: GeneratedKind) -> bool:
         crd = self._informers.crds.get("", kind.kind.resource)

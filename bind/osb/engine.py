@@ -152,7 +152,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "asking again": {"in progress": Move.ACCEPT, "silent": Move.LATER, _ELSE: Move.MITIGATE},
     "reading": {
         "done": Move.READ, "gone": Move.MISSING, "absent": Move.MISSING,
-        "unconfirmed": Move.UNPROVED, "page": Move.UNPROVED, _ELSE: Move.KEEP,
+        "unconfirmed": Move.UNPROVED, _ELSE: Move.KEEP,
     },
     "fetching": {
         "done": Move.DONE, "gone": Move.MISSING, "absent": Move.MISSING,

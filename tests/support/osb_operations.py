@@ -66,7 +66,7 @@ class Operations:
         modes = self._modes()
         fails = modes.failing[asked.verb] > 0
         modes.failing[asked.verb] -= fails
-        if asked.verb not in modes.asynchronous:
+        if asked.verb not in modes.asynchronous or "accepts_incomplete" not in asked.query:
             self._last.pop(asked.place, None)
             self._heard.discard(asked.place)
             return self._failed_at_once(asked) if fails else None

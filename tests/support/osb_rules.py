@@ -25,7 +25,7 @@ def breaches(
     yield from _headers(asked)
     if asked.verb == "catalogue":
         return
-    if asked.verb in MUTATING and asked.query.get("accepts_incomplete") != "true":
+    if asked.verb in MUTATING - {"bind"} and asked.query.get("accepts_incomplete") != "true":
         yield "no accepts_incomplete=true"
     if asked.method in ("PUT", "PATCH"):
         yield from _body(asked)
@@ -155,6 +155,9 @@ def _bind(
     one, of_plan = found(catalogue, known["service_id"], known["plan_id"])
     if one and not flag("bindable", one, of_plan):
         yield "a binding of a plan that cannot be bound"
+    may_wait = asked.query.get("accepts_incomplete") == "true"
+    if one and may_wait != one.get("bindings_retrievable", False):
+        yield "a binding later that cannot be read, or at once where it can"
     predecessor = stated.get("predecessor_binding_id")
     if predecessor is None:
         if not _is_text(stated.get("bind_resource", {}).get("app_guid")):

@@ -163,8 +163,8 @@ def written(found: Next) -> list[str]:
     return names
 
 
-def recorded(found: Next, before: Record | None = None) -> Record:
-    """Return the record after the decision: made by it, or changed."""
+def recorded(found: Next, before: Record | None = None) -> Any:
+    """Return the record after the decision: made by it, or changed. What it lacks is an error."""
     for step in found.decision.steps:
         if isinstance(step, Create):
             return record.read(step.manifest, "plane")

@@ -19,7 +19,7 @@ from bind.osb.decisions.moves import orphaned
 from bind.osb.decisions.record import Operation, Record
 from reconciler.blueprints.offering import messages
 from reconciler.core import conditions, keys, manifest
-from reconciler.core.decision import NOTHING, Decision, Patch, Step, writes
+from reconciler.core.decision import NOTHING, Decision, Patch, writes
 
 GOING: Final = 0
 UNBINDING: Final = 1
@@ -35,7 +35,8 @@ def look(view: views.InstanceView, binding: views.BindingView) -> views.Next:
         return leave(seen)
     for one in binding.records:
         if one.state in (record.ORPHANED, record.RETAINED):
-            return reclaimed(one)
+            before = record.INTENDED if one.sent is None else record.PRESENT
+            return views.soon(record.changed(one, state=before))
     if binding.records and (patch := numbers.finalized(seen)) is not None:
         return views.soon(patch)
     for row in (_open, _leaves, _late, _candidate):
@@ -69,7 +70,7 @@ def needs_secret(view: views.InstanceView, binding: views.BindingView) -> bool:
 
 def _times(seen: Seen, current: Record, checked: datetime | None) -> list[datetime]:
     """Return when credentials leave, others are due, and the Secret is to be looked at."""
-    due_at = credentials.due_at(seen.claim, current, seen.older, seen.view.now)
+    due_at = _due_at(seen, current)
     check_at = None if checked is None else checked + CHECKS
     times = (*(one.leave_at for one in seen.older), due_at, check_at)
     return [time for time in times if time is not None]
@@ -158,7 +159,10 @@ def _kept(seen: Seen) -> views.Next:
     if seen.candidate is None and _is_due(seen, current) and _may_begin(seen):
         return numbers.begin(seen)
     decision = state.of(seen, true=_well(seen, current))
-    if _is_unsaid(seen, current) and seen.is_retrievable and not seen.view.pause(current).misses:
+    # A crash may have kept the status from what only the broker's answer had.
+    said = manifest.get_text(seen.claim, "status", "bindingID")
+    is_unsaid = said != current.id or not manifest.get_map(seen.claim, "status", "binding")
+    if is_unsaid and seen.is_retrievable and not seen.view.pause(current).misses:
         return fetch(seen, current, decision)
     repair = credentials.repaired(seen.binding, current)
     return views.Next(
@@ -173,23 +177,22 @@ def _well(seen: Seen, current: Record) -> list[str]:
     """
     is_read = seen.binding.secret is not None
     well = [causes.BOUND] if is_read or not conditions.said(seen.claim, causes.BOUND) else []
-    is_over = seen.candidate is None and not seen.lost and not _is_due(seen, current)
+    is_over = not (seen.candidate or seen.lost or seen.leaving or _is_due(seen, current))
     has_old = any(one.leave_at is not None for one in seen.older)
     if is_over and (has_old or conditions.said(seen.claim, causes.ROTATED) is not None):
         well.append(causes.ROTATED)
     return well
 
 
-def _is_unsaid(seen: Seen, current: Record) -> bool:
-    """Return whether a crash kept the status from what only the broker's answer had."""
-    said = manifest.get_text(seen.claim, "status", "bindingID")
-    return said != current.id or not manifest.get_map(seen.claim, "status", "binding")
+def _due_at(seen: Seen, current: Record) -> datetime | None:
+    if state.is_of_former(seen.view, current):
+        return seen.view.now
+    is_same = state.is_same(seen)
+    return credentials.due_at(seen.claim, current, seen.older, seen.view.now, is_same=is_same)
 
 
 def _is_due(seen: Seen, current: Record) -> bool:
-    if state.is_of_former(seen.view, current):
-        return True
-    due_at = credentials.due_at(seen.claim, current, seen.older, seen.view.now)
+    due_at = _due_at(seen, current)
     return due_at is not None and due_at <= seen.view.now
 
 
@@ -224,8 +227,8 @@ def _noted(seen: Seen, next_: views.Next) -> views.Next:
             next_ = replace(next_, pauses={**next_.pauses, current.id: pause})
         times += _times(seen, current, pause.checked)
         times += [current.expires_at] if current.expires_at is not None else []
-    timer = credentials.next_timer(times, seen.view.now)
-    waits = [wait for wait in (decision.again, timer) if wait is not None]
+    waits = [time - seen.view.now for time in times if time is not None and time > seen.view.now]
+    waits += [] if decision.again is None else [decision.again]
     return replace(next_, decision=replace(decision, again=min(waits, default=None)))
 
 
@@ -257,6 +260,7 @@ def _bind_call(seen: Seen, candidate: Record, place: views.Place) -> messages.Bi
         context=place.context(seen.view.name),
         parameters=views.parameters_of(seen.claim) or None,
         predecessor=current.id if current is not None and replaces else "",
+        may_wait=seen.is_retrievable,
     )
 
 
@@ -314,17 +318,13 @@ def next_to_leave(seen: Seen, records: tuple[Record, ...]) -> views.Next:
         if intent is not None and intent.since > seen.view.now:
             continue
         if seen.view.free or one.holds_turn(seen.view.now):
-            return views.soon(_left(one), begins=True)
+            # What the broker does for it meanwhile can still be asked for.
+            begun = {} if one.operation is not None else {"intent": None}
+            step = record.changed(one, state=record.LEAVING, **begun)
+            return views.soon(step, begins=True)
     waits = [one.intent.since - seen.view.now for one in records if one.intent is not None]
     again = min((wait for wait in waits if wait > views.SOON), default=views.CLOSED)
     return views.Next(state.of(seen, again=again))
-
-
-def _left(one: Record) -> Step | None:
-    """Have a record leave; what the broker does for it meanwhile can still be asked for."""
-    if one.operation is not None:
-        return record.changed(one, state=record.LEAVING)
-    return record.changed(one, state=record.LEAVING, intent=None)
 
 
 def orphans(seen: Seen) -> views.Next:
@@ -356,9 +356,3 @@ def _orphaned(one: Record) -> views.Next:
     if intent is not None:
         intent = replace(intent, closed=record.PAUSED, tries=max(intent.tries, 1))
     return orphaned(one, intent=intent)
-
-
-def reclaimed(one: Record) -> views.Next:
-    """Have a record count again whose claim is there after all."""
-    before = record.INTENDED if one.sent is None else record.PRESENT
-    return views.soon(record.changed(one, state=before))

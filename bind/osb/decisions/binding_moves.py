@@ -43,7 +43,7 @@ class BindingMoves(Moves):
     def _cleared(self) -> Pause:
         return Pause(checked=self.pause.checked)
 
-    def _at_work(self, after: Record, description: str = "") -> Decision:
+    def _at_work(self, after: Record, description: str | None = None) -> Decision:
         return state.of(self.seen)
 
     def _overdue(self, problem: str) -> Decision:
@@ -277,7 +277,7 @@ class BindingMoves(Moves):
         one = self.one
         if one.operation is not None:
             return record.changed(one, state=record.LEAVING)
-        waits = Intent("Unbind", self.now, one.sent or Sent(one.plan), closed=record.PAUSED)
+        waits = Intent("Unbind", self.now, Sent(one.plan), closed=record.PAUSED)
         return record.changed(one, state=record.LEAVING, intent=None if one.is_open else waits)
 
     def _vanished(self) -> Next:
@@ -295,12 +295,13 @@ class BindingMoves(Moves):
         one, count, live = self.one, self.pause.count, self.seen.binding.live
         wait, intent = engine.deletion(count), None
         if wait > _AT_ONCE:
-            target = one.sent or Sent(one.plan)
-            intent = Intent("Unbind", self.now + wait, target, count, closed=record.PAUSED)
+            intent = Intent("Unbind", self.now + wait, Sent(one.plan), count, closed=record.PAUSED)
         step = record.changed(one, operation=None, intent=intent)
-        is_going = live is not None and is_deleting(live)
-        stated = [(causes.NOT_DELETED, problem)] if is_going else []
-        return self.rests(wait, state.of(self.seen, false=stated), step, count=count + 1)
+        if live is not None and is_deleting(live):
+            decision = state.of(self.seen, false=[(causes.NOT_DELETED, problem)])
+        else:
+            decision = state.undeleted(self.seen, one, problem)
+        return self.rests(wait, decision, step, count=count + 1)
 
     def gone(self) -> Next:
         """Forget what is confirmed to be gone.

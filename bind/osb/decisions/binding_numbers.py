@@ -13,7 +13,7 @@ from reconciler.blueprints.offering import validation
 from reconciler.blueprints.offering.catalogue import Plan
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Patch, held
+from reconciler.core.decision import Patch, held
 
 TAKEN: Final = timedelta(minutes=1)  # until it is seen whether a Secret's name is free
 _SLOW: Final = timedelta(hours=1)  # between rotations, after several failed in a row
@@ -77,11 +77,10 @@ def _is_worth_it(seen: Seen, intent: Intent) -> bool:
 def _held_back(seen: Seen) -> Next | None:
     """Return what is said, or done first, where nothing may be begun now."""
     if (reason := not_ready(seen)) is not None:
-        cause, message = reason
-        return Next(_said(seen, cause, message, again=CLOSED))
+        return Next(state.trouble(seen, *reason, again=CLOSED))
     if not seen.view.free:
         message = "another operation of this instance is in progress"
-        return Next(_said(seen, causes.BIND_WAITS, message))
+        return Next(state.trouble(seen, causes.BIND_WAITS, message))
     match credentials.state(seen.binding, seen.current):
         case credentials.UNREAD:
             return Next(state.of(seen, again=CLOSED))
@@ -90,12 +89,6 @@ def _held_back(seen: Seen) -> Next | None:
     if (patch := finalized(seen)) is not None:
         return soon(patch)
     return None
-
-
-def _said(seen: Seen, cause: Cause, message: str, *, again: timedelta | None = None) -> Decision:
-    if cause == causes.BIND_WAITS:
-        return state.waiting(seen, message, again=again)
-    return state.trouble(seen, cause, message, again=again)
 
 
 def taken(seen: Seen) -> tuple[Cause, str]:

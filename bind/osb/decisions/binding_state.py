@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
-from bind.osb.decisions import causes, credentials, record
+from bind.osb.decisions import causes, credentials, instance_state, record
 from bind.osb.decisions.instance_state import DELETING, FAILED, PENDING, READY
 from bind.osb.decisions.record import Record, Sent
 from bind.osb.decisions.view import BindingView, InstanceView, parameters_of
@@ -114,16 +114,9 @@ def is_still_bound(one: Record) -> bool:
 
 
 def is_same(seen: Seen) -> bool:
-    """Return whether the credentials in use are of an older binding, so that both stay."""
-    current = seen.current
-    return current is not None and credentials.is_repeated(current, seen.older)
-
-
-def is_of_lost(view: InstanceView, one: Record) -> bool:
-    """Return whether the instance of a binding was lost since, whether it was made anew or not."""
-    intent = view.current.intent if view.current is not None else None
-    is_lost = intent is not None and intent.closed == record.MISSING
-    return is_lost or is_of_former(view, one)
+    """Return whether the last rotation gave the credentials that were there before: both stay."""
+    older = (one for one in seen.older if not is_of_former(seen.view, one))
+    return any(credentials.are_same(seen.current, one) for one in older)
 
 
 def target(seen: Seen, plan_id: str) -> Sent:
@@ -210,7 +203,9 @@ def _validity(seen: Seen) -> Sequence[Condition]:
     current = seen.current
     if current is None:
         return []
-    if is_of_lost(seen.view, current):
+    intent = seen.view.current.intent if seen.view.current is not None else None
+    is_lost = intent is not None and intent.closed == record.MISSING
+    if is_lost or is_of_former(seen.view, current):
         message = f"the instance of binding {current.id} was lost, and its credentials with it"
         return [conditions.false(causes.INSTANCE_LOST, message)]
     if current.expires_at is None:
@@ -269,8 +264,21 @@ def projected(seen: Seen, done: Done) -> Sequence[Condition]:
 
 def trouble(seen: Seen, cause: Cause, problem: str, *, again: timedelta | None = None) -> Decision:
     """Return the status where no credentials come: those that are there stay as they are."""
+    if cause == causes.BIND_WAITS:
+        return waiting(seen, problem, again=again)
     stated = cause if seen.current is None else causes.of_rotation(cause)
     return of(seen, false=[(stated, problem)], again=again)
+
+
+def undeleted(seen: Seen, one: Record, problem: str) -> Decision:
+    """Return the status while the broker does not delete what failed, or was replaced."""
+    if seen.binding.live is None:
+        return NOTHING
+    if seen.current is None:
+        return of(seen, false=[causes.undeleted(causes.BIND_RETRIES, seen.claim, problem)])
+    message = f"binding {one.id} is not deleted at the broker: {problem}"
+    stated = Condition(causes.ROTATED, conditions.UNKNOWN, "", "NotDeleted", message)
+    return instance_state.trouble(of(seen), stated)
 
 
 def waiting(seen: Seen, problem: str, *, again: timedelta | None = None) -> Decision:

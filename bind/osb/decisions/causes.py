@@ -97,12 +97,22 @@ INSTANCE_LOST: Final = Cause(VALID, ERROR, "InstanceMissing")
 SAME_CREDENTIALS: Final = Cause(ROTATED, WARNING, "SameCredentials")
 
 
+def undeleted(cause: Cause, live: Manifest, problem: str) -> tuple[Cause, str]:
+    """Return what is said of a failed try that the broker does not delete: why it failed, too."""
+    said = conditions.said(live, cause.type)
+    words = "" if said is None else said.message.partition(_FAILS)[0]
+    return cause, f"{words}{_FAILS}{problem}"
+
+
 def overdue(problem: str) -> str:
     """Return what is said of what is made past its deadline, of which the broker tells no end."""
     return (
         f"it takes longer than it may, and the broker does not say how it ended: {problem}. "
         "It is kept until the broker does, or its claim is deleted"
     )
+
+
+_FAILS: Final = ", which fails: "
 
 
 def of_rotation(cause: Cause) -> Cause:
@@ -154,7 +164,7 @@ def no_broker(records: Iterable[Record], kind_broker: str) -> str:
 
 
 def looked_at_again(cause: Cause) -> timedelta | None:
-    """Return when it is looked at looked_at_again what is held; None where a change leads there."""
+    """Return after how long a hold is looked at again; None where a change leads there."""
     return CLOSED if cause == CRDS_UNREAD else None
 
 

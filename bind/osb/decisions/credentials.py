@@ -233,7 +233,7 @@ def terms(claim: Manifest) -> Terms:
 
 
 def due_at(
-    claim: Manifest, current: Record, older: Iterable[Record], now: datetime
+    claim: Manifest, current: Record, older: Iterable[Record], now: datetime, *, is_same: bool
 ) -> datetime | None:
     """Return when the next number is due; None where nothing asks for one.
 
@@ -243,19 +243,13 @@ def due_at(
     wanted = terms(claim)
     if wanted.request and wanted.request != current.asked:
         return now
-    older = tuple(older)
-    if current.made_at is None or is_repeated(current, older):
+    if current.made_at is None or is_same:
         return None
     times = [_before_end(current, current.made_at)]
     if wanted.every is not None:
         leaving = [one.leave_at for one in older if one.leave_at is not None]
         times.append(max([current.made_at + wanted.every, *leaving]))
     return min((time for time in times if time is not None), default=None)
-
-
-def is_repeated(current: Record, older: Iterable[Record]) -> bool:
-    """Return whether the last rotation gave the credentials that were there before."""
-    return any(are_same(current, one) for one in older)
 
 
 def are_same(one: Record | None, other: Record) -> bool:
@@ -279,9 +273,3 @@ def leaves_at(claim: Manifest, old: Record, since: datetime) -> datetime:
     """Return when credentials go that were replaced then."""
     end = since + terms(claim).overlap
     return end if old.expires_at is None else max(min(end, old.expires_at), since)
-
-
-def next_timer(times: Iterable[datetime], now: datetime) -> timedelta | None:
-    """Return how long it is to the first of these times that is to come."""
-    coming = [time - now for time in times if time > now]
-    return min(coming, default=None)

@@ -170,7 +170,8 @@ def _keep(view: views.InstanceView, current: Record) -> views.Next:
     if closed is not None and closed.closed == record.MISSING:
         is_news = state.is_news(view, current, target)
         return _retry(view, current) if is_news else _read(view, current)
-    if state.is_as_wanted(current.sent, target) and not state.heals(view, current):
+    heals = state.drifts(view) and state.asked(view) != current.asked
+    if state.is_as_wanted(current.sent, target) and not heals:
         return _read(view, current)
     is_unread = state.is_retrievable(view) and view.pause(current).checked is None
     if is_unread and current.sent is not None and not current.sent.digest:
@@ -245,9 +246,7 @@ def _end(view: views.InstanceView, current: Record, deleted_at: datetime) -> vie
     if operation is not None:
         until = engine.patient_until(operation.deadline, deleted_at)
         if view.now < until:
-            polls = InstanceMoves(view, current).poll()
-            again = min(polls.decision.again or views.CLOSED, until - view.now)
-            return replace(polls, decision=replace(polls.decision, again=again))
+            return InstanceMoves(view, current).poll().within(until - view.now)
     return views.soon(record.changed(current, intent=None, operation=None))
 
 

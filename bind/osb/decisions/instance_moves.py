@@ -12,7 +12,7 @@ from bind.osb.engine import Move
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.outcomes import Done, Outcome
 from reconciler.core import conditions, keys
-from reconciler.core.decision import NOTHING, Decision, Note, Step, unheld, writes
+from reconciler.core.decision import Decision, Note, Step, unheld, writes
 from reconciler.core.manifest import is_deleting, uid_of
 
 
@@ -24,11 +24,8 @@ class InstanceMoves(Moves):
         wait = engine.BUSY if self.is_leaving else min(self.timing.poll, engine.BUSY)
         return self.rests(wait, self._waiting(problem))
 
-    def _at_work(self, after: Record, description: str = "") -> Decision:
+    def _at_work(self, after: Record, description: str | None = None) -> Decision:
         return state.in_progress(self.view, after, description=description)
-
-    def _still_at_work(self, *, is_late: bool) -> Decision:
-        return NOTHING if is_late else self._at_work(self.one)
 
     def _overdue(self, problem: str) -> Decision:
         return state.overdue(self.view, self.one, problem)
@@ -94,7 +91,7 @@ class InstanceMoves(Moves):
                 return self._missing()
             case Move.READ if isinstance(outcome, Done):
                 return self._compared(outcome)
-        return self._unlearnt(rereads=move is Move.UNPROVED)
+        return self._unlearnt(problem, rereads=move is Move.UNPROVED)
 
     def accepted(self, outcome: Outcome) -> views.Next:
         """Have a record hold the operation that has begun, or is seen to go on."""
@@ -215,9 +212,10 @@ class InstanceMoves(Moves):
         one, count, live = self.one, self.pause.count, self.view.live
         step = None if one.operation is None else record.changed(one, operation=None)
         decision = state.leaving(self.view, one)
-        if live is not None and is_deleting(live):
-            stated = conditions.false(causes.NOT_DELETED, problem)
-            decision = state.trouble(decision, stated)
+        if live is not None:
+            failed = causes.undeleted(causes.RETRYING, live, problem)
+            stated = (causes.NOT_DELETED, problem) if is_deleting(live) else failed
+            decision = state.trouble(decision, conditions.false(*stated))
         note = None if count else Note("DeprovisionFailed", problem, type="Warning")
         return self.rests(engine.deletion(count), decision, step, note=note)
 
@@ -258,16 +256,14 @@ class InstanceMoves(Moves):
             decision, step, again=again, note=note, pause=views.Pause(checked=self.now)
         )
 
-    def _unlearnt(self, *, rereads: bool) -> views.Next:
+    def _unlearnt(self, problem: str, *, rereads: bool) -> views.Next:
         """Return what follows where a reading showed nothing: an update goes on without."""
         if rereads:
-            wait = engine.unsent(0, None)
-            pause = replace(self.pause, checked=None, until=self.now + wait)
-            next_ = self.next(Decision(again=wait), pause=pause)
+            next_ = self.rests(engine.unsent(0, None), Decision(), checked=None)
             return replace(next_, reads_catalogue=True)
         tried = self.one.intent.tries if self.one.intent is not None else 0
         pause = replace(self.pause, checked=self.now, tried=tried)
-        return self.next(Decision(again=views.SOON), pause=pause)
+        return self.next(state.unread(self.view, problem), again=views.SOON, pause=pause)
 
     def _compared(self, outcome: Done) -> views.Next:
         view, one, intent = self.view, self.one, self.one.intent

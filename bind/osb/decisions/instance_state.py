@@ -113,11 +113,6 @@ def drifts(view: InstanceView) -> bool:
     return conditions.said(view.live, causes.IN_SYNC, conditions.FALSE) is not None
 
 
-def heals(view: InstanceView, current: Record) -> bool:
-    """Return whether a drift is to be undone: the claim was given another wish since."""
-    return drifts(view) and asked(view) != current.asked
-
-
 def is_retrievable(view: InstanceView) -> bool:
     """Return whether instances of this offering can be read at the broker."""
     return view.offering is not None and view.offering.instances_retrievable
@@ -204,9 +199,11 @@ def begun(view: InstanceView, current: Record, intent: Intent) -> Decision:
     return of(view, current, phase="Provisioning", false=[(causes.PROVISIONING, message)])
 
 
-def in_progress(view: InstanceView, current: Record, *, description: str = "") -> Decision:
-    """Return the status while the broker works."""
-    message, verb = "the broker is at work", "Update"
+def in_progress(view: InstanceView, current: Record, *, description: str | None = None) -> Decision:
+    """Return the status while the broker works; without a description, the last one stays."""
+    before = get_text(view.live or {}, "status", "operation", "description")
+    description = before if description is None else description
+    message, verb = description or "the broker is at work", "Update"
     if current.state == record.LEAVING:
         verb, decision = "Deprovision", leaving(view, current)
     elif current.state == record.INTENDED:
@@ -244,6 +241,13 @@ def trouble(decision: Decision, *stated: Condition) -> Decision:
     types = {each.type for each in stated}
     rest = (each for each in decision.conditions if each.type not in types)
     return replace(decision, conditions=(*rest, *stated))
+
+
+def unread(view: InstanceView, problem: str) -> Decision:
+    """Return the status where the broker does not show an instance: that proves no loss of it."""
+    message = f"the broker does not show it: {problem}. If it is gone there, make another claim"
+    stated = Condition(causes.IN_SYNC, conditions.UNKNOWN, "", "NotRead", message)
+    return NOTHING if drifts(view) else Decision(conditions=(stated,))
 
 
 def _facts(view: InstanceView, current: Record | None) -> dict[str, JSON]:

@@ -17,7 +17,7 @@ from reconciler.api.osb import Timing
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core import keys
-from reconciler.core.decision import Decision, Note, Step, writes
+from reconciler.core.decision import NOTHING, Decision, Note, Step, writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Moves(ABC):
         return self.view.pause(self.one)
 
     @abstractmethod
-    def _at_work(self, after: Record, description: str = "") -> Decision:
+    def _at_work(self, after: Record, description: str | None = None) -> Decision:
         """Return the status while the broker works."""
 
     @abstractmethod
@@ -201,12 +201,8 @@ class Moves(ABC):
         if is_late and self.one.state != record.INTENDED:
             late = outcomes.Progress("in progress")
             return self.moved(engine.move(self._row(call), late, Standing()), late)
-        asked = self.asks(self._still_at_work(is_late=is_late), call)
+        asked = self.asks(NOTHING if is_late else self._at_work(self.one), call)
         return asked if is_late else asked.within(operation.deadline - self.now)
-
-    def _still_at_work(self, *, is_late: bool) -> Decision:
-        """Return the status while how far it is is asked."""
-        return self._at_work(self.one)
 
     def answered(self, call: messages.Call, outcome: Outcome) -> Next:
         if isinstance(outcome, outcomes.Denied | outcomes.Unsent):
@@ -292,9 +288,10 @@ class Moves(ABC):
     def polled(self, outcome: Outcome, *, misses: int = 0) -> Next:
         """Ask again later how far an operation is; `misses` answers knew nothing of it."""
         said = outcome if isinstance(outcome, outcomes.Progress) else outcomes.Progress("")
+        words = said.problem if said is outcome else f"progress unknown: {self.words(outcome)}"
         one, count = self.one, self.pause.count + 1
         wait = engine.poll(self.timing.poll, count, said.retry_after)
-        decision = self._at_work(one, said.problem)
+        decision = self._at_work(one, words)
         if one.operation is not None and one.operation.deadline > self.now:
             wait = min(wait, one.operation.deadline - self.now)
         elif one.state == record.INTENDED:

@@ -114,13 +114,15 @@ class Bind(_OfBinding):
     """Makes a binding; with `predecessor`, one that takes the place of that one.
 
     State `app` and `parameters` then too: a broker that is spoken to in a version without rotation
-    gets them, any other has them from the predecessor.
+    gets them, any other has them from the predecessor. Without `may_wait` it is made at once, as
+    its credentials could not be read later.
     """
 
     app: str = ""
     context: Mapping[str, JSON] = field(default_factory=dict)
     parameters: Mapping[str, JSON] | None = None
     predecessor: str = ""
+    may_wait: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +189,10 @@ def http_request(call: Call, *, api_version: str) -> HttpRequest:
         case FetchInstance() | FetchBinding():
             hints = _ids(call) if version >= _FETCH_HINTS else {}
             return HttpRequest("GET", path + _query(hints))
-        case Provision() | Bind():
-            return HttpRequest("PUT", path + _query(_ACCEPTS), m.canonical(_body(call, version)))
-        case Update():
-            return HttpRequest("PATCH", path + _query(_ACCEPTS), m.canonical(_body(call, version)))
+        case Provision() | Bind() | Update():
+            method = "PATCH" if isinstance(call, Update) else "PUT"
+            accepts = {} if isinstance(call, Bind) and not call.may_wait else _ACCEPTS
+            return HttpRequest(method, path + _query(accepts), m.canonical(_body(call, version)))
         case Deprovision() | Unbind():
             return HttpRequest("DELETE", path + _query(_ids(call), _ACCEPTS))
         case _:

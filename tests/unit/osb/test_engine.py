@@ -68,7 +68,7 @@ OTHERS = [
     ("Update", UPDATE, 202, b"{}", Move.ACCEPT),
     ("Update", UPDATE, 202, b"{", Move.REPEAT),
     ("Update", UPDATE, 400, b"{}", Move.REFUSE),
-    ("Update", UPDATE, 422, b"{}", Move.REFUSE),
+    *(("Update", UPDATE, status, b"{}", Move.REFUSE) for status in (412, 422)),
     ("Update", UPDATE, 422, BUSY, Move.BUSY),
     ("Update", UPDATE, 500, b"{}", Move.REPEAT),
     ("Update", UPDATE, 410, b"{}", Move.MISSING),

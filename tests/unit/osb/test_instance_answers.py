@@ -31,6 +31,7 @@ SECONDS = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 BIG = claim(plan="big")
 TO_BIG = sent(BIG, maintenance="")
+CHANGED = claim(parameters={"a": 1})
 
 PUT = messages.Provision(UID, "service-1", "plan-s", "o", "s")
 PATCH = messages.Update(UID, "service-1", messages.Previous("plan-s"), plan="plan-b")
@@ -84,7 +85,6 @@ def test_a_put_that_is_done_is_present_with_what_was_sent(created):
 def test_a_put_that_is_accepted_is_polled_by_its_key_until_its_deadline():
     found = put(outcomes.Accepted(Secret("op-9"), retry_after=17 * SECONDS))
     after = recorded(found, NEW)
-    assert after.operation is not None
     assert after.operation.key == Secret("op-9")
     assert after.operation.deadline == NOW + timedelta(hours=24)
     assert found.decision.again == 17 * SECONDS
@@ -95,22 +95,13 @@ def test_a_put_that_is_accepted_is_polled_by_its_key_until_its_deadline():
 def test_a_plan_says_how_long_it_may_take():
     before = held(record.INTENDED, plan="plan-b", intent=intent(target=TO_BIG))
     after = recorded(put(outcomes.Accepted(), before, BIG), before)
-    assert after.operation is not None
     assert after.operation.deadline == NOW + timedelta(minutes=10)
 
 
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        outcomes.Refused("no such region"),
-        outcomes.Refused("no such region", "unsupported"),
-    ],
-)
-def test_a_refused_put_is_closed_with_the_brokers_words(refusal):
-    found = put(refusal)
+def test_a_refused_put_is_closed_with_the_brokers_words():
+    found = put(outcomes.Refused("no such region"))
     after = recorded(found, NEW)
     assert after.state == record.INTENDED
-    assert after.intent is not None
     assert (after.intent.closed, after.intent.catalog) == (record.REFUSED, "catalogue-1")
     assert said(found)["Provisioned"] == ("False", "Refused")
     assert "no such region" in message(found, "Provisioned")
@@ -138,10 +129,11 @@ def test_another_version_of_maintenance_is_read_and_tried_once_more(tries, is_ed
 
 @pytest.mark.parametrize("tries", [0, 2])
 def test_so_it_is_with_an_update_that_failed_before(tries):
-    before = held(record.PRESENT, sent=sent(), intent=intent("Update", TO_BIG, tries=tries))
-    failed = replace(before, operation=operation())
+    update = intent("Update", TO_BIG, tries=tries)
+    going = None if tries else operation()
+    before = held(record.PRESENT, sent=sent(), intent=update, operation=going)
     if not tries:
-        before = recorded(poll(outcomes.Progress("failed"), held_again(failed), live=BIG), before)
+        before = recorded(poll(outcomes.Progress("failed"), before, live=BIG), before)
     found = patch(outcomes.Refused("2.0.1", "maintenance"), before)
     assert found.reads_catalogue
     found = patch(outcomes.Refused("2.0.1", "maintenance"), recorded(found, before))
@@ -159,7 +151,6 @@ def test_an_unknown_put_is_repeated_after_ever_longer_pauses(tries, wait):
     before = held(record.INTENDED, intent=intent(tries=tries))
     found = put(outcomes.Unknown("silence"), before)
     after = recorded(found, before)
-    assert after.intent is not None
     assert (after.state, after.intent.tries) == (record.INTENDED, tries + 1)
     assert found.decision.again == wait * SECONDS
     assert found.pauses[UID].until == NOW + wait * SECONDS
@@ -199,20 +190,15 @@ def test_an_update_that_is_done_is_what_the_record_says_then():
 
 def test_an_accepted_update_is_polled_with_the_plan_before_it():
     after = recorded(patch(outcomes.Accepted()), CHANGING)
-    assert after.operation is not None
     assert after.operation.plan == "plan-s"
     assert after.sent == sent()
 
 
-@pytest.mark.parametrize(
-    "refusal", [outcomes.Refused("not smaller"), outcomes.Refused("not smaller", "unsupported")]
-)
-def test_a_refused_update_keeps_the_instance_as_it_is(refusal):
-    found = patch(refusal)
+def test_a_refused_update_keeps_the_instance_as_it_is():
+    found = patch(outcomes.Refused("not smaller"))
     after = recorded(found, CHANGING)
     assert after.state == record.PRESENT
     assert after.sent == sent()
-    assert after.intent is not None
     assert after.intent.closed == record.REFUSED
     assert said(found) == {"UpToDate": ("False", "Refused")}
 
@@ -221,7 +207,6 @@ def test_a_refused_update_keeps_the_instance_as_it_is(refusal):
 def test_an_unknown_update_is_tried_three_times_more(tries, is_closed):
     before = replace(CHANGING, intent=intent("Update", TO_BIG, tries=tries))
     after = recorded(patch(outcomes.Unknown("silence"), before), before)
-    assert after.intent is not None
     assert bool(after.intent.closed) is is_closed
     assert after.intent.tries == tries + 1
     assert after.state == record.PRESENT
@@ -253,7 +238,6 @@ def test_a_failed_update_is_repeated_as_the_broker_allows(usable, repeatable, tr
     found = poll(failed, before, live=BIG)
     after = recorded(found, before)
     assert after.operation is None
-    assert after.intent is not None
     assert bool(after.intent.closed) is is_closed
     assert said(found)["UpToDate"] == ("False", "Failed")
     assert said(found).get("Provisioned") == (("False", "NotUsable") if usable is False else None)
@@ -290,11 +274,6 @@ def test_a_failed_try_is_followed_by_the_next_number_before_its_record_goes():
     found = delete(outcomes.Gone(), live=claim())
     second = record.identifier(UID, 1)
     assert written(found) == [f"create BrokerRecord {second}", f"delete BrokerRecord {UID}"]
-    after = recorded(found)
-    assert (after.number, after.state) == (1, record.INTENDED)
-    assert after.intent is not None
-    assert after.intent.since == NOW + MINUTE
-    assert after.intent.closed == ""
 
 
 @pytest.mark.parametrize(
@@ -309,8 +288,7 @@ def test_tries_come_after_one_five_and_thirty_minutes_and_then_no_more(number, m
         about=leaving.id,
     )
     after = recorded(found)
-    assert after.number == number + 1
-    assert after.intent is not None
+    assert (after.number, after.state) == (number + 1, record.INTENDED)
     assert after.intent.closed == closed
     assert after.intent.since == NOW + timedelta(minutes=minutes)
     assert phase(found) == ("Failed" if closed else "Provisioning")
@@ -338,22 +316,6 @@ def test_an_operation_in_progress_is_asked_for_ever_slower_up_to_a_minute():
     assert poll(outcomes.Progress(""), before, pauses=pauses).decision.again == MINUTE
     slow = outcomes.Progress("in progress", retry_after=timedelta(minutes=5))
     assert poll(slow, before).decision.again == 5 * MINUTE
-
-
-# last_operation, where the claim changed since
-
-
-CHANGED = claim(parameters={"a": 1})
-
-
-@pytest.mark.parametrize(
-    "outcome", [outcomes.Absent(is_json=True), outcomes.Gone(), outcomes.Refused("x")]
-)
-def test_what_the_broker_does_not_know_is_asked_for_as_it_is_wanted_now(outcome):
-    after = recorded(poll(outcome, NEW, live=CHANGED), NEW)
-    assert after.state == record.INTENDED
-    assert after.intent is not None
-    assert after.intent.target == sent(CHANGED)
 
 
 # GET
@@ -395,7 +357,6 @@ def test_an_instance_that_the_broker_knows_no_more_is_missing(outcome):
     found = get(outcome)
     after = recorded(found, THERE)
     assert after.state == record.PRESENT
-    assert after.intent is not None
     assert after.intent.closed == record.MISSING
     assert said(found)["Provisioned"] == ("False", "Missing")
 
@@ -423,12 +384,3 @@ def test_what_was_there_before_its_put_is_settled_by_reading_or_updated():
 
 def test_an_answer_about_what_is_gone_is_dropped():
     assert answered(view(claim(), NEW), PUT, outcomes.Done(), about="another") == Next()
-
-
-def held_again(before):
-    """Return a record as it lies in the cluster after it was changed."""
-    fields = {
-        name: getattr(before, name)
-        for name in ("number", "sent", "intent", "operation", "plan", "asked")
-    }
-    return held(before.state, **fields)

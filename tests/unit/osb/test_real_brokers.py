@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from bind.osb.decisions import instance, record, turn, view
 from bind.osb.decisions.view import Ask
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.catalogue import Schemas
-from reconciler.core import keys
+from reconciler.core import conditions, keys
 from reconciler.core.manifest import Manifest, get
 from tests.support import osb_faults
 from tests.support.osb_broker import ScriptedBroker
@@ -174,3 +175,43 @@ def test_the_words_of_a_broker_stay_while_the_next_try_waits() -> None:
     seen = seen_as(live, leaving)
     found = turn.answered(seen, ask, outcomes.Gone()).next
     assert words in message(found, "Provisioned")
+
+
+def of_claim(it: Turns, name: str) -> Any:
+    return conditions.said(it.instance_claim, name)
+
+
+def test_a_read_that_shows_nothing_is_named_and_hinders_no_update() -> None:
+    it = made(("update", osb_faults.says(500)))
+    it.broker.faults.add("fetch", osb_faults.gateway(404))
+    it.objects.edit(it.at(), lambda live: live["spec"].update(plan="big"))
+    it.go_on(30)
+    assert [(one.plan, one.intent) for one in it.records()] == [(it.kind.plans["big"], None)]
+    assert of_claim(it, "UpToDate").status == "True"
+    assert (of_claim(it, "InSync").status, of_claim(it, "Ready").status) == ("Unknown", "True")
+    reads, since = it.broker.count("fetch"), it.now
+    it.go_on(30)
+    assert it.broker.count("fetch") - reads <= (it.now - since) / it.spec.timing.resync
+
+
+def test_a_poll_that_the_broker_does_not_answer_says_why() -> None:
+    it = Turns(ScriptedBroker())
+    it.broker.modes.asynchronous = frozenset({"provision"})
+    it.broker.faults.add("poll", osb_faults.refuses(501, "", "no such action"))
+    it.claim_instance()
+    it.go_on(6)  # the last turn comes before the next poll is due
+    assert "no such action" in of_claim(it, "Provisioned").message
+    it.broker.faults = osb_faults.Faults()
+    it.go_on(1)
+    assert of_claim(it, "Provisioned").message == "at work"  # its description
+
+
+def test_a_failed_try_that_is_not_deleted_says_both() -> None:
+    it = Turns(ScriptedBroker())
+    it.broker.faults.add("provision", osb_faults.broken_json(201))
+    it.broker.faults.add("deprovision", osb_faults.refuses(400, "", "not today"))
+    it.claim_instance()
+    it.go_on(9)
+    assert it.broker.count("deprovision") > 2
+    words = of_claim(it, "Provisioned").message
+    assert (words.count("not today"), words.count("before another try")) == (1, 1)
