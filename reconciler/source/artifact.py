@@ -141,24 +141,23 @@ class _Server:
     async def get(self, url: str, accept: str, most: int) -> Answer:
         """Return what is at a URL, also behind redirects. Raises Unfetched."""
         try:
-            answer = await self._ask(url, accept, most)
-            if answer.status == 401:
-                await self._authorize(answer.headers.get("www-authenticate", ""), url)
-                answer = await self._ask(url, accept, most)
+            return _good(await self._ask(url, accept, most), url)
         except OutboundError as error:
             raise Unfetched(error.problem, where=shown(url)) from None
-        return _good(answer, url)
 
     async def _ask(self, url: str, accept: str, most: int) -> Answer:
-        """Ask. No redirect, as to the storage behind a registry, gets a credential."""
+        """Ask. No redirect, as to the storage behind a registry, gets or names a credential."""
         headers: dict[str, str | Secret] = {"Accept": accept}
-        asked = {**headers, **self._authorization}
-        answer = await self._http.request("GET", url, headers=asked, most=most)
+        request = self._http.request
+        answer = await request("GET", url, headers=headers | self._authorization, most=most)
+        if answer.status == 401:
+            await self._authorize(answer.headers.get("www-authenticate", ""), url)
+            answer = await request("GET", url, headers=headers | self._authorization, most=most)
         for _ in range(_REDIRECTS):
             if not answer.location:
                 break
             url = urljoin(url, answer.location)
-            answer = await self._http.request("GET", url, headers=headers, most=most)
+            answer = await request("GET", url, headers=headers, most=most)
         return answer
 
     async def _authorize(self, challenge: str, url: str) -> None:

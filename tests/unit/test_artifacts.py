@@ -93,11 +93,10 @@ def test_an_archive_of_flux_is_read_by_its_digest(registry, capsys):
 def test_another_archive_under_the_digest_is_not_unpacked(registry, capsys, monkeypatch):
     monkeypatch.setattr("reconciler.source.artifact.read", lambda *_, **__: pytest.fail("unpacked"))
     registry.files["/x"] = packed(files={"fleet.yaml": GOOD["fleet.yaml"].encode()})
-    where = f"https://{registry.host}/x"
-    code, _, err = said(["plan", "--artifact", f"{where}@{digest_of(CONTENT)}"], capsys)
-    assert (code, f"and not {digest_of(CONTENT)}" in err) == (1, True)
-    code, _, err = said(["plan", "--artifact", f"{where}/gone@{digest_of(CONTENT)}"], capsys)
-    assert (code, "HTTP 404" in err) == (1, True)
+    for path, why in (("x", f"and not {digest_of(CONTENT)}"), ("x/gone", "HTTP 404")):
+        where = f"https://{registry.host}/{path}@{digest_of(CONTENT)}"
+        code, _, err = said(["plan", "--artifact", where], capsys)
+        assert (code, why in err) == (1, True)
 
 
 def log_in(tmp_path, host):
@@ -124,6 +123,11 @@ def test_an_oci_artifact_is_read_also_with_a_token_and_from_storage_elsewhere(
     code, out, _ = said(["render", "--oci", found, "-o", "json"], capsys)
     assert (code, json.loads(out)["revision"]) == (0, digest_of(MANIFEST))
     assert {given for path, given in registry.seen if path.startswith("/storage")} == {""}
+    storage = Registry(token="wanted")
+    with answering(storage.answer, pem=tmp_path / "server.pem") as storage.port:
+        registry.moved[blob] = f"https://{storage.host}{blob}"
+        assert said(["validate", "--oci", found], capsys)[0] == 1
+    assert {given for _, given in storage.seen} == {""}
 
 
 ARTIFACTS = {
