@@ -186,7 +186,7 @@ _VISIBLE: Final = re.compile(r"[\x20-\x7e]+")  # RFC 6749 A.12
 _ERROR: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 5.2
 _ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}")  # as all that are registered
 # Codes and tokens: a provider may repeat in its description what it was given.
-_SECRET_LIKE: Final = re.compile(r"[A-Za-z0-9_\-.~+/=]{16,}")
+_SECRET_LIKE: Final = re.compile(r"[!-~]{16,}")
 # "N_A" where an exchanged token is none for access (RFC 8693 2.2.1).
 _TOKEN_TYPES: Final = ("bearer", "n_a")
 _ISSUED_TYPES: Final = tuple(

@@ -24,7 +24,7 @@ _SHORTEST: Final = 4  # of a text in credentials that is taken for a secret
 _MOST_TEXTS: Final = 200
 # A broker may repeat in its words what it was given, or gave.
 _SECRET_LIKE: Final = (
-    re.compile(r"(://)[^\s/@]+(?=@)"),
+    re.compile(r"(://)(?:[^\s/@:]*:\S{1,512}|[^\s/@]+)(?=@)"),  # many put a slash in a password
     re.compile(r"\b((?:[Bb]asic|[Bb]earer|BASIC|BEARER) )(?=\S*[0-9A-Z=])[A-Za-z0-9_\-.~+/=]{8,}"),
     re.compile(r"\b()eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)*"),
     re.compile(

@@ -119,9 +119,10 @@ def _status(target: CommitStatus, message: Message) -> dict[str, str]:
 
 
 def _sentence(message: Message) -> str:
-    """Return what people read in a chat, in which a name can be no link, and call nobody."""
+    """Return what people read in a chat: as code, no name is a link or calls anybody."""
     commit = f"commit {message.commit[:_SHORT]}" if message.commit else ""
-    text = ": ".join(filter(None, (message.fleet, commit, message.title, message.detail)))
+    detail = message.detail and "`" + message.detail.replace("`", "'") + "`"
+    text = ": ".join(filter(None, (message.fleet, commit, message.title, detail)))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -99,8 +99,10 @@ def test_a_chat_calls_nobody():
     url, body, headers, _ = call(SLACK, secret="https://chat.example/T/s3cr3t")
     assert (url, headers) == ("https://chat.example/T/s3cr3t", {})
     assert body == {
-        "text": "acme: commit aaaaaaaaaaaa: held back by a guard: shop: &lt;!channel&gt; &amp; co"
+        "text": "acme: commit aaaaaaaaaaaa: held back by a guard: `shop: &lt;!channel&gt; &amp; co`"
     }
+    lines = replace(MESSAGE, detail="a` @all [b](https://c.example)")
+    assert call(SLACK, lines)[1]["text"].endswith("guard: `a' @all [b](https://c.example)`")
     source = replace(MESSAGE, commit="", reason=Reason.READABLE, detail="")
     assert call(SLACK, source)[1] == {"text": "acme: the source can be used again"}
 

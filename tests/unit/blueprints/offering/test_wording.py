@@ -20,6 +20,7 @@ LINES = {
     "512 characters": ("x" * 512, "x" * 512),
     "513 characters": ("x" * 513, "x" * 509 + "..."),
     "a password in a URL": ("cannot reach pg://bob:pw@db/x", "cannot reach pg://<redacted>@db/x"),
+    "a slash in it": ("at pg://bob:a/b@c/d@db/x", "at pg://<redacted>@db/x"),
     "a user in a URL": ("at https://tok@db", "at https://<redacted>@db"),
     "a URL without": ("see https://docs.example/a@b", "see https://docs.example/a@b"),
     "a header": ("Authorization: Basic Ym9iOnB3MTIz", "Authorization: <redacted> <redacted>"),
@@ -76,6 +77,7 @@ def test_a_flood_is_read_in_no_time():
     for text in (
         "password=" * 100_000,
         "://" * 300_000,
+        "://a:" * 300_000,
         "eyJ" * 300_000,
         "\n" * 10**6,
         "x" * 10**6,
