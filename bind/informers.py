@@ -74,7 +74,13 @@ class Informers(ClusterInformers):
         )
         self.requests = self._view(
             api.API_SERVICE_EXPORT_REQUEST,
-            {SPACE: _space, RESOURCE: resources, WANTED: _wanted},
+            {
+                SPACE: _space,
+                RESOURCE: resources,
+                WANTED: lambda one: [
+                    ObjectKey(manifest.namespace_of(one), resource) for resource in resources(one)
+                ],
+            },
             trim=bounds.trimmed_request,
         )
         self.templates = self._view(
@@ -220,10 +226,6 @@ def _definitions(crd: Manifest) -> Iterable[str]:
 
 def _space(live: Manifest) -> Iterable[str]:
     return [manifest.namespace_of(live)]
-
-
-def _wanted(request: Manifest) -> Iterable[ObjectKey]:
-    return [ObjectKey(manifest.namespace_of(request), resource) for resource in resources(request)]
 
 
 def _mapping_keys(namespace: Manifest) -> Iterable[ObjectKey]:

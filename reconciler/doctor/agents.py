@@ -1,7 +1,7 @@
 """Finds out by Leases which konnectors and backends of a fleet run.
 
 A konnector that was moved leaves its Lease behind, and the original's works on without: of one
-that seems to have stopped, the heartbeat counts as well, as the plan has seen it.
+that seems to have stopped, the heartbeat counts as well. Without one in the plan it is a warning.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -80,13 +80,12 @@ def _of_konnectors(
     for name, look in looked.konnectors.items():
         if not isinstance(look, LeaseLook):
             continue
-        trouble = stops.konnectors.get(name)
-        if isinstance(trouble, Stopped) and (
-            name not in beats or leases.stopped_at(look, look, beats[name]) is None
-        ):
+        trouble, beat = stops.konnectors.get(name), beats.get(name)
+        if isinstance(trouble, Stopped) and leases.stopped_at(look, look, beat) is None:
             continue
         plane = places[name].control_plane if places[name].space else ""
-        yield (Side.APP_CLUSTER, name), diagnosis.konnector(look.namespace, plane, trouble, task)
+        judged = task if name in beats else Task.PLAN
+        yield (Side.APP_CLUSTER, name), diagnosis.konnector(look.namespace, plane, trouble, judged)
 
 
 def _of_backends(

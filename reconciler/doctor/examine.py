@@ -320,6 +320,9 @@ async def findings(
     planes = preflight.control_planes(fleet, look.live)
     for name, site in preflight.preflights(fleet, look.live, planes, sorted(names)).items():
         if not isinstance(site, Site):
+            if not site.by_apply:
+                said, remedy = f"{site.guard}: {site.reason}", f"klutchctl explain {site.guard}"
+                found.setdefault(name, []).append(diagnosis.problem(Check.GUARDS, said, remedy))
             continue
         place = (site.placement.space, core_names.CLUSTER_BINDING)
         live = site.control_plane.get(CLUSTER_BINDING, *place)

@@ -188,9 +188,9 @@ class Informer:
                 self._version = ""
             if isinstance(error, self._optional):
                 self._synced.set()
-            # A watch that flowed is resumed: proxies end streams, and some bookmarks do not come.
+            # A watch that flowed goes on: proxies end streams, and some bookmarks do not come.
             is_unserved = isinstance(error, NotServed) and self._optional == OPTIONAL
-            is_fine = self._flowed() or is_unserved
+            is_fine = is_unserved or (self._flowed() and self._resumable(error))
             self._trouble = "" if is_fine else str(error)
             if not is_fine:
                 fields = {"cluster": self.ref.cluster, "ref": self.ref.object, "error": str(error)}

@@ -162,8 +162,8 @@ def _read_again(looks: Looks, name: str) -> LeaseLook | None:
 
 async def _read(spaces: Mapping[str, str], visit: Visit) -> tuple[Looks, Look]:
     cluster, within = visit.reached.cluster, ((space,) for space in spaces.values())
-    looks = a_few(_WIDTH, lambda at: _newest(cluster, names.KONNECTOR_LEASE, at), within)
     async with visit.turn.slot():
+        looks = a_few(_WIDTH, lambda at: _newest(cluster, names.KONNECTOR_LEASE, at), within)
         backend, *found = await asyncio.gather(backend_on(cluster), *looks)
     return dict(zip(spaces, found, strict=True)), backend
 

@@ -341,14 +341,12 @@ async def reported(scene: Scene, reason: str) -> bool:
 
 async def test_what_a_backup_brings_before_its_app_namespace_is_kept_for_it(scene: Scene) -> None:
     plane = scene.plane.cluster
-    home = f"{scene.space}/{scene.app_namespace}"
     async with scene.backend():
         await scene.make_space()
-        space = await scene.on_plane(refs.NAMESPACE, scene.space)
         notes = {
-            keys.API_SERVICE_NAMESPACE: home,
+            keys.API_SERVICE_NAMESPACE: f"{scene.space}/{scene.app_namespace}",
             keys.MADE_AT: "2026-01-01T00:00:00Z",
-            keys.SPACE_UID: manifest.uid_of(space),
+            keys.SPACE_UID: manifest.uid_of(await scene.on_plane(refs.NAMESPACE, scene.space)),
         }
         made = build(refs.NAMESPACE, scene.service_namespace, marks=Marks(annotations=notes))
         restored = await plane.create(made, refs.NAMESPACE, manager="a backup")
@@ -357,9 +355,8 @@ async def test_what_a_backup_brings_before_its_app_namespace_is_kept_for_it(scen
         assert not await goes(scene)
         await map_namespace(scene)
         await until(lambda: mapped(scene))
-        assert manifest.uid_of(
-            await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
-        ) == manifest.uid_of(restored)
+        left = await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
+        assert manifest.uid_of(left) == manifest.uid_of(restored)
 
 
 async def test_an_app_namespace_that_is_back_before_the_search_ends_keeps_its_data(
@@ -376,6 +373,17 @@ async def test_an_app_namespace_that_is_back_before_the_search_ends_keeps_its_da
         left = await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
         assert manifest.uid_of(left) == manifest.uid_of(service)
         assert not manifest.is_deleting(left)
+
+
+async def test_released_data_keep_their_namespace(scene: Scene) -> None:
+    async with scene.backend():
+        await make_mapped(scene)
+        notes = Marks(annotations={keys.RELEASED: "2026-01-01T00:00:00Z"})
+        kept = build(refs.SECRET, "kept", namespace=scene.service_namespace, marks=notes)
+        await scene.plane.cluster.create(kept, refs.SECRET, manager=MANAGER)
+        await unmap_namespace(scene)
+        await until(lambda: reported(scene, "ReleasedDataKept"))
+        assert not await goes(scene)
 
 
 async def test_copies_that_nobody_deletes_keep_their_namespace(scene: Scene) -> None:

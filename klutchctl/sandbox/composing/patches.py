@@ -138,10 +138,6 @@ def _known(table: Mapping[str, _Entry], kind: str, subject: str) -> _Entry:
     return table[kind]
 
 
-def _string(value: JSON, options: Manifest) -> str:
-    return _known(_STRINGS, get_text(options, "type"), "string transforms")(value, options)
-
-
 def _format(value: JSON, options: Manifest) -> str:
     wanted = value if isinstance(value, int | float) else _text(value)
     return get_text(options, "fmt").replace("%v", "%s") % wanted
@@ -182,7 +178,9 @@ def _text(value: JSON) -> str:
 
 
 _TRANSFORMS: Final[Mapping[str, Callable[[JSON, Manifest], JSON]]] = {
-    "string": _string,
+    "string": lambda value, options: _known(
+        _STRINGS, get_text(options, "type"), "string transforms"
+    )(value, options),
     "map": _map,
     "match": _match,
     "convert": _convert,

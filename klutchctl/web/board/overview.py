@@ -49,9 +49,9 @@ def overview(index: Index, query: Query, now: datetime) -> Page:
     bindings = _bindings(index, query, found)
     columns = parts.paged(query, "/", len(bindings), by="columns", size=COLUMNS)
     shown = bindings[columns.shown]
-    groups = (
-        _groups(found, query.group) if query.group else [(one.health.name, [one]) for one in found]
-    )
+    groups = [(one.health.name, [one]) for one in found]
+    if query.group:
+        groups = sorted(grouped(found, lambda row: row.labels.get(query.group, _NO_VALUE)).items())
     pager = parts.paged(query, "/", len(groups))
     counted = Counter(change.action for change, _ in state.waiting.lines)
     return Page(
@@ -104,10 +104,6 @@ def _bindings(index: Index, query: Query, found: Sequence[Row]) -> tuple[str, ..
         return index.bindings
     there = {name for row in found for name in row.cells}
     return tuple(name for name in index.bindings if name in there)
-
-
-def _groups(rows: Iterable[Row], label: str) -> list[tuple[str, list[Row]]]:
-    return sorted(grouped(rows, lambda row: row.labels.get(label, _NO_VALUE)).items())
 
 
 def _counts(index: Index, query: Query) -> Iterator[Count]:
