@@ -156,7 +156,7 @@ class Format(Generic[T]):
             raise self.refusal(f"{path}: {error.pointer}", f"it {error.problem}") from None
 
     def refusal(self, where: str, why: str) -> ConfigError:
-        return ConfigError(f"is not {self.noun}: {why}", where=where, hint=self.hint)
+        return ConfigError(f"not {self.noun}, as {why}", where=where, hint=self.hint)
 
     @cached_property
     def _reader(self) -> Reader[T]:

@@ -1,7 +1,7 @@
 """Finds out by Leases which konnectors and backends of a fleet run.
 
 A konnector that was moved leaves its Lease behind, and the original's works on without: of one
-that seems to have stopped, the heartbeat counts as well. Without one in the plan it is a warning.
+that seems to have stopped, the heartbeat counts as well. A plan without it makes a warning.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -228,7 +228,7 @@ ON_THE_LINE = {
     ),
     "a fleet for a plan": (
         "show fleet.yaml",
-        Says("fleet.yaml:1:1", "is not a saved plan", "`klutchctl plan --out FILE` makes one"),
+        Says("fleet.yaml:1:1", "not a saved plan, as", "`klutchctl plan --out FILE` makes one"),
     ),
     "release of what the files name": (
         "release mill-1/mill-db",

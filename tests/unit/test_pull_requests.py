@@ -165,7 +165,7 @@ WITHOUT_A_PLAN = {
     ),
     "a base that is not there": ({}, ["--base", "nope"], 3, "'nope' is not in the repository"),
     "no such cluster": ({}, ["--cluster", "nope"], 3, "no such cluster: nope"),
-    "a snapshot that is none": ({}, ["--snapshot", "repo/fleet.yaml"], 3, "is not a snapshot"),
+    "a snapshot that is none": ({}, ["--snapshot", "repo/fleet.yaml"], 3, "not a snapshot, as"),
     "a defect": ({}, [], 1, "unexpected ZeroDivisionError"),
 }
 

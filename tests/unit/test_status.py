@@ -122,7 +122,7 @@ def test_a_file_that_is_no_status_is_refused(tmp_path, capsys):
     file = tmp_path / "plan.json"
     file.write_text('{"format": "klutchctl.dev/plan"}')
     assert main.run(["status", "--from", str(file)]) == 3
-    assert f"{file}: is not a status document" in capsys.readouterr().err
+    assert f"{file}: not a status document, as it" in capsys.readouterr().err
 
 
 FLEET = fleet_head() + plane() + cluster() + binding()

@@ -136,9 +136,9 @@ def test_older_and_newer_minor_versions_are_read():
     assert again(OPERATED, version="1.7", gates=[]) == OPERATED
 
 
-NONE = "is not a status document: it"
+NONE = "not a status document, as it"
 WRONG = {
-    "a plan": ({"format": "klutchctl.dev/plan"}, "status.json: is not a status document"),
+    "a plan": ({"format": "klutchctl.dev/plan"}, "status.json: not a status document, as it is"),
     "the next major": ({"version": "2.0"}, "status.json: a status document of version 2.0"),
     "a number as version": ({"version": 1}, "status.json: /version: must be a version"),
     "no clusters": ({"clusters": None}, f"status.json: /clusters: {NONE} must be a list"),
