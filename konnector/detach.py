@@ -16,7 +16,7 @@ from reconciler.api import API_SERVICE_BINDING
 from reconciler.controller import flags
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names
-from reconciler.core.decision import Patch, unheld
+from reconciler.core.decision import Patch, unfinalized
 from reconciler.core.errors import ConfigError, Conflict, NotServed
 from reconciler.core.manifest import Manifest, get_text, name_of, ref_of
 from reconciler.core.refs import CRD, LEASE, Kind, Ref
@@ -135,5 +135,5 @@ async def _let_go(app: Cluster, kind: Kind, live: Manifest) -> None:
 
 def _patch(app: Cluster, kind: Kind, live: Manifest) -> Patch | None:
     if kind.resource == API_SERVICE_BINDING.resource:
-        return unheld(app.name, kind, live, keys.DRAIN)
+        return unfinalized(app.name, kind, live, keys.DRAIN)
     return drain.detached(kind, live)

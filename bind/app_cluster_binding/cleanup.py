@@ -28,7 +28,7 @@ from bind.app_cluster_binding.space import Ownership, is_ours, verdict, was_foun
 from reconciler import api
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Note, Step, unheld, writes
+from reconciler.core.decision import Decision, Note, Step, unfinalized, writes
 from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, is_deleting
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Kind
 from reconciler.core.times import format_time, moment
@@ -249,7 +249,7 @@ def _advice(seen: Seen, now: datetime) -> str:
 
 
 def _is_new(live: Manifest) -> bool:
-    said = conditions.said(live, facts.CLEANED_UP)
+    said = conditions.get(live, facts.CLEANED_UP)
     return said is None or said.reason != facts.CLEANUP_TIMED_OUT.reason
 
 
@@ -300,7 +300,7 @@ def force(live: Manifest, failure: Cause, terms: Terms) -> Decision:
     """Return what lets a binding go whose konnector does not come back; only our finalizer goes."""
     if not is_deleting(live):
         return Decision()
-    step = unheld(terms.control_plane, api.API_SERVICE_BINDING, live, keys.DRAIN)
+    step = unfinalized(terms.control_plane, api.API_SERVICE_BINDING, live, keys.DRAIN)
     return writes(step, failure=failure)
 
 

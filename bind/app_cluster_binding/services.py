@@ -199,7 +199,7 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
         terms.deletion(api.API_SERVICE_EXPORT_REQUEST, live),
         Create(api.API_SERVICE_EXPORT_REQUEST, made),
     )
-    ready = conditions.said(live, conditions.EXPORTS_READY)
+    ready = conditions.get(live, conditions.EXPORTS_READY)
     said = "" if ready is None or ready.status != conditions.FALSE else ready.message
     what = f"APIServiceExportRequest {manifest.name_of(live)}"
     if phase not in ("Succeeded", "Failed"):

@@ -80,7 +80,7 @@ def claim(seen: Seen, terms: Terms) -> Decision:
     )
     steps.append(Create(CLUSTER_BINDING, made))
     waiting = conditions.false(facts.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
-    said = conditions.said(seen.app_cluster_binding, conditions.KONNECTOR_DEPLOYED) is not None
+    said = conditions.get(seen.app_cluster_binding, conditions.KONNECTOR_DEPLOYED) is not None
     made_now = writes(*steps, failure=facts.SPACE_FAILED)
     return made_now if said else replace(made_now, conditions=(waiting,))
 

@@ -197,7 +197,7 @@ def _state(bound: BoundCluster, now: datetime) -> tuple[str, Shape, str]:
             return "Waiting for the konnector", "waiting", _LOOK
         case Liveness.SILENT:
             return "No heartbeat", "silent", _LOOK
-    ready = conditions.said(bound.cluster_binding, conditions.READY)
+    ready = conditions.get(bound.cluster_binding, conditions.READY)
     if ready is None or ready.status not in (conditions.TRUE, conditions.FALSE):
         return "Unknown", "waiting", _CONDITIONS
     if ready.status == conditions.TRUE:

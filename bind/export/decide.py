@@ -113,7 +113,7 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     name = manifest.name_of(seen.export)
     if seen.unsure:
         return Decision(again=_UNSURE, sums_up=False)
-    last = conditions.said(seen.export, conditions.PROVIDER_IN_SYNC)
+    last = conditions.get(seen.export, conditions.PROVIDER_IN_SYNC)
     cause = conditions.PROVIDER_CRD_NOT_FOUND
     since = None
     if last is not None and (last.status, last.reason) == (conditions.FALSE, cause.reason):
@@ -380,7 +380,7 @@ def _new_export(
 
 def _refusal(seen: RequestView) -> Condition | None:
     """Return what the last try to create an export came to, if it came to nothing."""
-    last = conditions.said(seen.request, conditions.EXPORTS_READY)
+    last = conditions.get(seen.request, conditions.EXPORTS_READY)
     cause = conditions.EXPORT_CREATE_FAILED
     if last is None or (last.status, last.reason) != (conditions.FALSE, cause.reason):
         return None

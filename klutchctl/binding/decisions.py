@@ -173,12 +173,12 @@ def is_ready(binding: Manifest | None) -> bool:
     The original's is Ready by its Secret alone, before it is connected.
     """
     needed = (conditions.READY, conditions.CONNECTED)
-    return all(conditions.said(binding, one, conditions.TRUE) for one in needed)
+    return all(conditions.get(binding, one, conditions.TRUE) for one in needed)
 
 
 def error_of(binding: Manifest | None) -> str:
     """Return why a binding needs somebody before it is Ready, "" where it only waits."""
-    unready = conditions.said(binding, conditions.READY, conditions.FALSE)
+    unready = conditions.get(binding, conditions.READY, conditions.FALSE)
     is_error = unready is not None and unready.severity == conditions.ERROR
     return why_not_ready(binding) if is_error else ""
 
@@ -187,7 +187,7 @@ def why_not_ready(binding: Manifest | None) -> str:
     """Return the reason why a binding, or its absence, is not Ready."""
     if binding is None:
         return "it is gone"
-    ready = conditions.said(binding, conditions.READY)
+    ready = conditions.get(binding, conditions.READY)
     if ready is None or ready.reason == "Pending":
         return "no konnector has come to it"
     return ": ".join(filter(None, (ready.reason, ready.message))) or "its konnector does not say"

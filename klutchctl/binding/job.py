@@ -101,7 +101,7 @@ def table(bindings: Sequence[Manifest], now: datetime | None = None) -> str:
 
 
 def _row(binding: Manifest, now: datetime) -> tuple[str, ...]:
-    ready = conditions.said(binding, conditions.READY)
+    ready = conditions.get(binding, conditions.READY)
     made = created(binding)
     cells = (
         f"apiservicebinding.klutch.anynines.com/{manifest.name_of(binding)}",

@@ -17,7 +17,7 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest, canonical, get_maps, get_text
 from reconciler.core.refs import Ref
 from reconciler.core.times import span
-from reconciler.planning.changes import Action, Change, Held, Plan
+from reconciler.planning.changes import Action, Change, Plan, Tripped
 from reconciler.planning.planfile import identified
 from reconciler.watch.fleet_state import Storm
 
@@ -106,7 +106,7 @@ def calmed(storms: Storms, plan: Plan, *, now: datetime, terms: Terms) -> Calmed
     """Hold back the lines of a plan that would repair what has to rest."""
     flips = {ref: one for ref, one in storms.flips.items() if not _is_over(one, now, terms)}
     begun: list[Ref] = []
-    held: list[Held] = []
+    held: list[Tripped] = []
     changes: list[Change] = []
     for change in plan.changes:
         known = flips.get(change.ref) if _is_repair(change) else None
@@ -172,10 +172,10 @@ def _rested(one: Flips, now: datetime, terms: Terms) -> Flips:
     return replace(one, recent=(), rests=one.rests + 1, until=now + rest)
 
 
-def _held(change: Change, one: Flips) -> Held:
+def _held(change: Change, one: Flips) -> Tripped:
     by = f" by {one.manager}" if one.manager else ""
     assert one.until is not None
-    return Held(
+    return Tripped(
         GUARD,
         f"{change.ref.object} was changed back{by} after each of {one.total} repairs; it is left "
         f"alone until {one.until:%Y-%m-%d %H:%M:%S} UTC",

@@ -22,7 +22,7 @@ from reconciler.fleet.values import UnitKey
 from reconciler.health.board import Board, BoundUnit, ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning import planfile
-from reconciler.planning.changes import Change, Held, UnseenCluster
+from reconciler.planning.changes import Change, Tripped, UnseenCluster
 from reconciler.watch.agenda import Task
 from reconciler.watch.fleet_state import FleetState, RoundRecord, SourceView, Storm, Waiting
 
@@ -124,7 +124,7 @@ class WaitingDocument:
 
     plan_id: str
     lines: tuple[LineDocument, ...]
-    held: tuple[Held, ...]
+    held: tuple[Tripped, ...]
     unseen: tuple[UnseenCluster, ...]
 
     @classmethod

@@ -354,7 +354,7 @@ def _missing_conditions(kind: Kind, live: Manifest) -> list[str]:
         wanted.append("Established")
     if (kind.group, kind.kind) == _XRD and m.get_text(live, "spec", "claimNames", "kind"):
         wanted.append("Offered")
-    return [one for one in wanted if conditions.said(live, one, conditions.TRUE) is None]
+    return [one for one in wanted if conditions.get(live, one, conditions.TRUE) is None]
 
 
 def _plurals(kind: str) -> tuple[str, ...]:

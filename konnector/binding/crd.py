@@ -252,7 +252,7 @@ def was_made(live: Manifest, *, space_uid: str) -> bool:
 
 def name_conflict(live: Manifest) -> str:
     """Return why the API server does not accept the CRD's names, or ""."""
-    refused = conditions.said(live, "NamesAccepted", conditions.FALSE)
+    refused = conditions.get(live, "NamesAccepted", conditions.FALSE)
     return "" if refused is None else refused.message or "another CRD has the same names"
 
 

@@ -380,6 +380,6 @@ def _troubles(reported: Iterable[Condition], held: Mapping[str, Condition]) -> I
     for one in reported:
         last = held.get(one.type)
         if one.severity in (conditions.ERROR, conditions.WARNING) and not (
-            last is not None and last.says_the_same(one)
+            last is not None and last.agrees_with(one)
         ):
             yield Note(one.reason, one.message, "Warning")

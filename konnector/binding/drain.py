@@ -42,7 +42,7 @@ from reconciler.core.decision import (
     deletion,
     modification,
     preconditions_of,
-    unheld,
+    unfinalized,
     writes,
     writes_each,
 )
@@ -151,7 +151,7 @@ def detached(kind: Kind, instance: Manifest) -> Patch | None:
 def freed(held: Sequence[Held], crd: Manifest | None, now: datetime) -> Decision:
     """Free instances; each first reports that its sync stopped, if its schema has such a status."""
     reports = stopped(held, crd, claim_status.RELEASED, now)
-    frees = (unheld(APP_CLUSTER, kind, one, keys.SYNCER) for kind, one in held)
+    frees = (unfinalized(APP_CLUSTER, kind, one, keys.SYNCER) for kind, one in held)
     part = writes_each(frees, DRAIN_FAILED)
     return replace(part, tasks=(*reports.tasks, *part.tasks))
 
@@ -338,7 +338,9 @@ def _ends(seen: Seen) -> Decision:
 
 
 def _let_go(seen: Seen) -> Decision:
-    return writes(unheld(seen.cluster, seen.kind, seen.binding, keys.DRAIN), failure=DRAIN_FAILED)
+    return writes(
+        unfinalized(seen.cluster, seen.kind, seen.binding, keys.DRAIN), failure=DRAIN_FAILED
+    )
 
 
 def _first(found: Sequence[Held]) -> str:

@@ -293,7 +293,7 @@ class Claims(PairedSync):
             self._trips.up(seen.place, seen.claim, write)
         elif write is not None and seen.copy is not None:
             ready = conditions.current(seen.copy, conditions.READY, conditions.TRUE)
-            is_ready = ready is not None or conditions.said(seen.copy, conditions.READY) is None
+            is_ready = ready is not None or conditions.get(seen.copy, conditions.READY) is None
             self._trips.down(seen.place, seen.claim, write, is_ready=is_ready)
 
     async def _sync_unmapped(self, place: ObjectKey) -> timedelta | None:
@@ -335,7 +335,7 @@ class Claims(PairedSync):
         if self.link.mappings.get(app_namespace) is None:
             return ""
         cluster_binding = self.link.views.cluster_binding
-        said = conditions.said(
+        said = conditions.get(
             cluster_binding, conditions.SERVICE_NAMESPACES_READY, conditions.FALSE
         )
         if said is None:

@@ -168,7 +168,7 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
 
     Without our finalizer it may be gone before we know what became of the copy: that is kept.
     """
-    copy, freed = seen.copy, decision.unheld(APP_CLUSTER, pair.kind, claim, keys.SYNCER)
+    copy, freed = seen.copy, decision.unfinalized(APP_CLUSTER, pair.kind, claim, keys.SYNCER)
     if freed is None:
         return NOTHING
     if copy is None or _is_let_go(seen, claim, copy):

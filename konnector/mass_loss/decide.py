@@ -150,7 +150,7 @@ def written_at(cluster_binding: Manifest, key: str) -> datetime | None:
     times = [
         moment(manifest.get_text(entry, "time"))
         for entry in field_set.entries_of(cluster_binding)
-        if field_set.holds(field_set.fields_of(entry), place)
+        if field_set.has(field_set.fields_of(entry), place)
     ]
     return max((one for one in times if one is not None), default=None)
 
@@ -277,7 +277,7 @@ def report(seen: Seen, *, now: datetime) -> Decision:
             continue
         cause, message = problem
         said.append(conditions.false(cause, message))
-        if held is None or not held.says_the_same(said[-1]):
+        if held is None or not held.agrees_with(said[-1]):
             notes.append(Note(cause.reason, message, "Warning", action="Hold"))
     closed = any(found.values())
     times = [changes_in(confirmed, now), AGAIN if closed else None]

@@ -258,7 +258,7 @@ class KindGuard:
         if (place in self.orphans) != orphan:
             metrics.orphans(self.resource, 1 if orphan else -1)
         if deletion or lost:
-            metrics.held("delete" if deletion else "create")
+            metrics.blocked_write("delete" if deletion else "create")
         before = self._deletions.pop(place, "")
         if deletion:
             self._deletions[place] = deletion

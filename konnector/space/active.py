@@ -79,7 +79,7 @@ def deletes_in(standing: Standing, now: float) -> timedelta | None:
 
 def mark_in(cluster_binding: Manifest) -> str:
     """Return the mark in a ClusterBinding: a holder, and the number of its process."""
-    said = conditions.said(cluster_binding, conditions.KONNECTOR_ACTIVE)
+    said = conditions.get(cluster_binding, conditions.KONNECTOR_ACTIVE)
     return "" if said is None else " ".join(said.message.split()[:2])
 
 

@@ -314,7 +314,7 @@ def _own(seen: ExportView) -> Iterable[Condition]:
         yield conditions.false(conditions.CONSUMER_SYNC_NOT_APPLICABLE, message)
         return
     yield conditions.true(conditions.CONNECTED)
-    in_sync = conditions.said(seen.binding, conditions.SCHEMA_IN_SYNC)
+    in_sync = conditions.get(seen.binding, conditions.SCHEMA_IN_SYNC)
     if in_sync is None:
         message = (
             f"APIServiceBinding {manifest.name_of(seen.binding)} in the consumer cluster does not"

@@ -132,11 +132,11 @@ def permission_claims_of(offer: manifest.Manifest) -> Sequence[manifest.Manifest
 
 def connected_of(export: manifest.Manifest | None) -> Condition | None:
     """Return the condition in which a konnector reports its sync; None where none ever came."""
-    return conditions.said(export, conditions.CONNECTED)
+    return conditions.get(export, conditions.CONNECTED)
 
 
 def reports_sync(export: manifest.Manifest | None) -> bool:
-    return conditions.said(export, conditions.CONNECTED, conditions.TRUE) is not None
+    return conditions.get(export, conditions.CONNECTED, conditions.TRUE) is not None
 
 
 def reports_end_of_sync(export: manifest.Manifest | None) -> bool:
@@ -202,7 +202,7 @@ def kind_of(definition: manifest.Manifest, version: str) -> Kind:
 
 def is_established(crd: manifest.Manifest | None) -> bool:
     """Return whether the API server serves what a CRD defines."""
-    return conditions.said(crd, "Established", conditions.TRUE) is not None
+    return conditions.get(crd, "Established", conditions.TRUE) is not None
 
 
 def is_from_konnector(crd: manifest.Manifest) -> bool:
@@ -357,7 +357,7 @@ def is_mirrored(secret: Manifest) -> bool:
     cluster's network.
     """
     written = field_set.owned(secret, *_MIRRORING)
-    return field_set.holds(written, field_set.place_of("data", names.KUBECONFIG))
+    return field_set.has(written, field_set.place_of("data", names.KUBECONFIG))
 
 
 def mirrored_facts(secret: Manifest, source: KubeconfigFacts | None) -> KubeconfigFacts | None:
@@ -374,10 +374,10 @@ def mirrored_facts(secret: Manifest, source: KubeconfigFacts | None) -> Kubeconf
 
 def reports_cut_off(binding: Manifest) -> bool:
     """Return whether the konnector of a binding reports that it cannot reach its control plane."""
-    connected = conditions.said(binding, conditions.CONNECTED, FALSE)
+    connected = conditions.get(binding, conditions.CONNECTED, FALSE)
     if connected is not None and connected.reason in conditions.CUT_OFF:
         return True
-    return conditions.said(binding, conditions.HEARTBEATING, FALSE) is not None
+    return conditions.get(binding, conditions.HEARTBEATING, FALSE) is not None
 
 
 def reports_refusal(binding: Manifest) -> bool:
@@ -386,8 +386,8 @@ def reports_refusal(binding: Manifest) -> bool:
     The original's only repeats what the API server says.
     """
     refused = conditions.CONTROL_PLANE_REFUSES.reason
-    connected = conditions.said(binding, conditions.CONNECTED, FALSE)
+    connected = conditions.get(binding, conditions.CONNECTED, FALSE)
     if connected is not None and connected.reason == refused:
         return True
-    beating = conditions.said(binding, conditions.HEARTBEATING, FALSE)
+    beating = conditions.get(binding, conditions.HEARTBEATING, FALSE)
     return beating is not None and refused in beating.message

@@ -75,8 +75,8 @@ def stopped(claim: Manifest, stop: Stop, *, now: datetime) -> dict[str, JSON] | 
     if _reason(claim) == stop.reason:
         return None
     new = Condition(SYNCED, FALSE, "", stop.reason, stop.message, page=stop.page)
-    said = conditions.set_condition(conditions.of(claim), new, now=now)
-    return {"conditions": conditions.dump(said)}
+    updated = conditions.set_condition(conditions.of(claim), new, now=now)
+    return {"conditions": conditions.dump(updated)}
 
 
 def resumed(claim: Manifest) -> dict[str, JSON] | None:
@@ -101,10 +101,10 @@ def unserved(crd: Manifest) -> dict[str, JSON] | None:
     served = {manifest.get_text(one, "name") for one in api.served_versions(crd)}
     name = manifest.name_of(crd)
     warning = f"{name} is not synced any more: what is written here reaches no service provider"
-    said: Manifest = {"deprecated": True, "deprecationWarning": warning[:_LONGEST_WARNING]}
+    deprecation: Manifest = {"deprecated": True, "deprecationWarning": warning[:_LONGEST_WARNING]}
     versions: list[JSON] = [*manifest.get_maps(crd, "spec", "versions")]
     changed: list[JSON] = [
-        {**one, **said} if one.get("name") in served else one
+        {**one, **deprecation} if one.get("name") in served else one
         for one in manifest.get_maps(crd, "spec", "versions")
     ]
     return None if changed == versions else {"versions": changed}
@@ -149,8 +149,8 @@ def unready_note(copy: Manifest, waited: timedelta) -> Note | None:
         return None
     parts = manifest.get_map(copy, "status").values()
     below = ({"status": part} for part in parts if isinstance(part, Mapping))
-    said = dict.fromkeys(filter(None, map(_reason_for_waiting, (copy, *below))))
-    return Note("NotReady", f"Not ready: {'; '.join(said) or 'the provider gives no reason'}")
+    reasons = dict.fromkeys(filter(None, map(_reason_for_waiting, (copy, *below))))
+    return Note("NotReady", f"Not ready: {'; '.join(reasons) or 'the provider gives no reason'}")
 
 
 def noted_in(waited: timedelta) -> timedelta:
@@ -160,12 +160,12 @@ def noted_in(waited: timedelta) -> timedelta:
 
 def _reason(claim: Manifest) -> str:
     """Return why a claim is not synced, as its status says, or ""."""
-    said = conditions.said(claim, SYNCED, FALSE)
-    return "" if said is None else said.reason
+    condition = conditions.get(claim, SYNCED, FALSE)
+    return "" if condition is None else condition.reason
 
 
 def _reason_for_waiting(copy: Manifest) -> str:
     """Return what the copy's conditions say, Ready before others; "" where they give no words."""
-    said = conditions.ordered(conditions.of(copy))
-    spoken = (one for one in said if one.status != TRUE and one.message)
+    found = conditions.ordered(conditions.of(copy))
+    spoken = (one for one in found if one.status != TRUE and one.message)
     return next((": ".join(filter(None, (one.reason, one.message))) for one in spoken), "")

@@ -160,8 +160,8 @@ def _is_covered(wanted: Sequence[Change], found: Sequence[Change]) -> bool:
 
     # A plan knows the note of a kubeconfig only; the apply has read the Secret itself.
     unread = {line.ref for line in wanted if line.ref.kind == SECRET and not line.uid}
-    return [_said(line, known=line.ref not in unread) for line in found if not is_open(line)] == [
-        _said(line, known=line.ref not in unread)
+    return [_scope(line, known=line.ref not in unread) for line in found if not is_open(line)] == [
+        _scope(line, known=line.ref not in unread)
         for line in wanted
         if not is_open(line) and not is_there(line)
     ]
@@ -176,9 +176,9 @@ def _is_harmless(change: Change) -> bool:
     )
 
 
-def _said(change: Change, *, known: bool = True) -> bytes:
+def _scope(change: Change, *, known: bool = True) -> bytes:
     """Return what an approval covers: what is written where, and over what, where that is known."""
-    said: dict[str, JSON] = {
+    content: dict[str, JSON] = {
         "action": change.action.value,
         "ref": str(change.ref),
         "uid": change.uid if known else "",
@@ -186,7 +186,7 @@ def _said(change: Change, *, known: bool = True) -> bytes:
         "after": change.after,
         "steps": [[step.verb.value, str(step.ref)] for step in change.steps],
     }
-    return canonical(said)
+    return canonical(content)
 
 
 def _more_instances(wanted: Sequence[Change], found: Sequence[Change]) -> str:
@@ -209,6 +209,6 @@ def _difference(wanted: Sequence[Change], found: Sequence[Change]) -> str:
         other = known.get(line.ref)
         if other is None:
             return f"{line.ref.object} is not as the plan saw it: plan again"
-        if _said(line) != _said(other):
+        if _scope(line) != _scope(other):
             return f"{line.ref.object} has changed since the plan: plan again"
     return "more would have to be done than was approved: plan again"

@@ -63,9 +63,9 @@ async def binding_note(app: ClusterWriter, secret: Ref, plane: ClusterWriter, sp
     bound = await plane.read(
         Ref(plane.cluster.name, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING)
     )
-    held = await app.read(secret)
+    kubeconfig = await app.read(secret)
     source = api.noted_facts(manifest.annotations_of(bound or {}).get(keys.CREDENTIAL, ""))
-    facts = None if held is None else mirrored_facts(observed(SECRET, held), source)
+    facts = None if kubeconfig is None else mirrored_facts(observed(SECRET, kubeconfig), source)
     return (
         "" if facts is None or bound is None else api.credential_note(facts, manifest.uid_of(bound))
     )

@@ -123,7 +123,7 @@ class Lock:
         renewed = moment(get_text(live, "spec", "renewTime"))
         seconds = duration_of(live) or TIMES.duration
         if renewed is not None and self._now() - renewed <= timedelta(seconds=seconds):
-            raise self._held_by_another(live)
+            raise self._lock_of(live)
         # Clocks differ, so a holder whose time seems over has to be silent for that time as well.
         await asyncio.sleep(TIMES.duration)
         later = await self._lease.look()
@@ -132,9 +132,9 @@ class Lock:
         return later
 
     async def _locked(self) -> Locked:
-        return self._held_by_another((await self._lease.look()) or {})
+        return self._lock_of((await self._lease.look()) or {})
 
-    def _held_by_another(self, live: Manifest) -> Locked:
+    def _lock_of(self, live: Manifest) -> Locked:
         holder = holder_of(live) or "unknown"
         since = moment(get_text(live, "spec", "acquireTime")) or self._now()
         return Locked(self._cluster.name, holder, self._now() - since)

@@ -267,7 +267,7 @@ async def _kubeconfig(
 ) -> bytes:
     """Return a kubeconfig with all that was known only after the apply. Raises Unfilled."""
     token = await _token(source, clusters)
-    address = source.address(_held(live))
+    address = source.address(_address(live))
     assert address is not None, source
     return spaces.kubeconfig(address, token, namespace=source.token.namespace).encode()
 
@@ -291,7 +291,7 @@ async def _token(source: KubeconfigSource, clusters: Clusters) -> Secret:
     return token
 
 
-def _held(live: Manifest | None) -> Address | None:
+def _address(live: Manifest | None) -> Address | None:
     """Return where a live kubeconfig leads, or None where there is no readable one."""
     encoded = get_text(live or {}, "data", names.KUBECONFIG)
     try:

@@ -107,10 +107,10 @@ def unserved(crd: Manifest) -> Manifest | None:
 
 def undrained(binding: Manifest) -> Manifest | None:
     """Let a binding go for which a konnector that is gone had asked to be waited for."""
-    return without_finalizer(keys.DRAIN)(binding) if manifest.is_deleting(binding) else None
+    return unfinalized(keys.DRAIN)(binding) if manifest.is_deleting(binding) else None
 
 
-def without_finalizer(finalizer: str) -> Decide:
+def unfinalized(finalizer: str) -> Decide:
     def decide(live: Manifest) -> Manifest | None:
         found = manifest.finalizers_of(live)
         kept = [one for one in found if one != finalizer]

@@ -130,7 +130,7 @@ async def free_instances(app: ClusterWriter, service: Service | None) -> None:
     bound = [
         ref for ref, one in await instances(app, service) if keys.SYNCER in m.finalizers_of(one)
     ]
-    await _each(bound, lambda ref: app.change(ref, patches.without_finalizer(keys.SYNCER)))
+    await _each(bound, lambda ref: app.change(ref, patches.unfinalized(keys.SYNCER)))
 
 
 async def warn_of_end(app: ClusterWriter, name: str) -> str:
@@ -182,7 +182,7 @@ async def delete_instances(
     await _each(uids, lambda ref: delete(ref, uids[ref]))
 
 
-async def what_is_left(plane: ClusterWriter, app: ClusterWriter, space: str) -> str:
+async def left_over(plane: ClusterWriter, app: ClusterWriter, space: str) -> str:
     """Return a sentence about what is still there, "" for nothing.
 
     Looks for every service that the control plane offers, or exports to this space; and for those

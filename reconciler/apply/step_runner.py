@@ -88,9 +88,9 @@ class StepRunner:
             return True if await writer.read(step.ref) is None else None
 
         if await writer.fence.until(look, seconds=self.options.wait_seconds) is None:
-            held = manifest.finalizers_of(await writer.read(step.ref) or {})
+            finalizers = manifest.finalizers_of(await writer.read(step.ref) or {})
             raise Unconfirmed(
-                f"{step.ref} is still there after {self._time}{_held_by(held)}; the "
+                f"{step.ref} is still there after {self._time}{_kept_by(finalizers)}; the "
                 "next run goes on"
             )
 
@@ -179,10 +179,10 @@ class StepRunner:
 
         if await app.fence.until(look, seconds=self.options.wait_seconds) is None:
             found = await service_objects.instances(app, await self._brought(step))
-            held = sorted({one for _, live in found for one in manifest.finalizers_of(live)})
+            finalizers = sorted({one for _, live in found for one in manifest.finalizers_of(live)})
             raise Unconfirmed(
                 f"{len(found)} {self._name} are still being deleted after {self._time}"
-                f"{_held_by(held)}; the next run continues"
+                f"{_kept_by(finalizers)}; the next run continues"
             )
 
     async def _check_no_instances(self, step: Step) -> None:
@@ -233,7 +233,7 @@ class StepRunner:
 
     async def _delete_empty(self, step: Step) -> None:
         plane, app = self._at(step), self.clusters(self.change.cluster)
-        left = await service_objects.what_is_left(plane, app, self._placement.space)
+        left = await service_objects.left_over(plane, app, self._placement.space)
         if left:
             raise Unconfirmed(f"{step.ref.object} stays: {left}")
         await plane.delete(step.ref, uid=self.change.uid, propagation=Propagation.BACKGROUND)
@@ -262,5 +262,5 @@ class StepRunner:
     }
 
 
-def _held_by(finalizers: Sequence[str]) -> str:
+def _kept_by(finalizers: Sequence[str]) -> str:
     return f", held by {', '.join(finalizers)}" if finalizers else ""

@@ -169,10 +169,10 @@ class MirrorWait:
     async def _trouble(self) -> str:
         """Return what the konnector says of the new address."""
         live = await self._plane.read(self._heart)
-        said = conditions.said(live, conditions.SECRET_VALID, conditions.FALSE)
-        if said is None:
+        invalid = conditions.get(live, conditions.SECRET_VALID, conditions.FALSE)
+        if invalid is None:
             return "check whether it runs, and is of a version that does"
-        return textwrap.shorten(said.message.rstrip("."), _SHOWN, placeholder="...")
+        return textwrap.shorten(invalid.message.rstrip("."), _SHOWN, placeholder="...")
 
 
 async def _facts(writer: ClusterWriter, secret: Ref) -> api.KubeconfigFacts | None:
@@ -294,7 +294,7 @@ class SharedListReader(ClusterWrapper):
 def _answer_to(request: Manifest | None) -> str:
     if request is None:
         return "the request is gone"
-    found = conditions.said(request, "ExportsReady")
+    found = conditions.get(request, "ExportsReady")
     if found is None or not found.reason:
         return "it has not answered the request; does it run?"
     return f"{found.reason}: {found.message}"

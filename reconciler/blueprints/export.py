@@ -134,7 +134,7 @@ def left_behind(crd: Manifest, spec: Manifest, opened: Opening) -> str:
     sent = {manifest.get_text(one, "name") for one in manifest.get_maps(spec, "versions")}
     fields = {key for key in whole if key not in _KNOWN and whole[key]}
     fields |= {key for one in served for key in one if key not in _OF_VERSION_KNOWN and one[key]}
-    said = [
+    left_out = [
         *(
             f"version {name}"
             for one in served
@@ -144,7 +144,7 @@ def left_behind(crd: Manifest, spec: Manifest, opened: Opening) -> str:
         *sorted(fields),
         *sorted(machinery.texts(_machinery(crd, opened)).split(",")),
     ]
-    return f"Not in this export: {', '.join(filter(None, said))}" if any(said) else ""
+    return f"Not in this export: {', '.join(filter(None, left_out))}" if any(left_out) else ""
 
 
 def _machinery(crd: Manifest, opened: Opening) -> Iterator[machinery.Path]:
@@ -172,9 +172,9 @@ def _problem(version: Manifest) -> str:
 
 
 def _version(version: Manifest, storage: str) -> Manifest:
-    said = {key: version[key] for key in OF_VERSION if version.get(key) is not None}
+    kept = {key: version[key] for key in OF_VERSION if version.get(key) is not None}
     return {
-        **said,
+        **kept,
         "storage": version.get("name") == storage,
         "subresources": manifest.get_map(version, "subresources"),
     }

@@ -125,9 +125,9 @@ def space_deployment(
     Overrides with `args` replace all arguments, also those without which a konnector does not
     know its place.
     """
-    said = {key: value for key, value in overrides.items() if value is not None}
-    container = {"args": _arguments(served), **said, "image": image_of(said, image)}
-    pod = _pod(image, container, beside=_confinement_of_space(said) if confined else {})
+    stated = {key: value for key, value in overrides.items() if value is not None}
+    container = {"args": _arguments(served), **stated, "image": image_of(stated, image)}
+    pod = _pod(image, container, beside=_confinement_of_space(stated) if confined else {})
     if forced:
         pod = {**pod, "containers": [_with_variables(get_maps(pod, "containers")[0], forced)]}
     return build(
@@ -197,8 +197,8 @@ def _confinement(overrides: Manifest) -> Manifest:
     A limit below a request of ours would be refused, and root beside runAsNonRoot not started;
     one probe that is elsewhere tells that all are.
     """
-    said = {field for field, value in overrides.items() if value is not None}
-    named = said | _PROBES if said & _PROBES else said
+    stated = {field for field, value in overrides.items() if value is not None}
+    named = stated | _PROBES if stated & _PROBES else stated
     return {field: value for field, value in _CONFINED.items() if field not in named}
 
 
@@ -214,10 +214,10 @@ def _confinement_of_space(overrides: Manifest) -> Manifest:
         field: value for field, value in _CONFINED.items() if not (elsewhere and field in _PROBES)
     }
     ours = get_map(_CONFINED, "resources")
-    said = {
+    stated = {
         name for part in ("limits", "requests") for name in get_map(overrides, "resources", part)
     }
-    requests = {k: v for k, v in get_map(ours, "requests").items() if k not in said}
+    requests = {k: v for k, v in get_map(ours, "requests").items() if k not in stated}
     resources = {**ours, "requests": requests} if requests else drop(ours, "requests")
     return {**kept, "resources": resources}
 
@@ -302,23 +302,23 @@ def _merged(below: JSON, over: JSON) -> JSON:
     if not isinstance(over, Mapping):
         return over
     kept = dict(below) if isinstance(below, Mapping) else {}
-    said = {key: value for key, value in over.items() if value is not None}
+    stated = {key: value for key, value in over.items() if value is not None}
     for rivals in _EXCLUSIVE:
-        if rivals & said.keys():
-            kept = {key: value for key, value in kept.items() if key not in rivals - said.keys()}
-    return kept | {key: _merged(kept.get(key), value) for key, value in said.items()}
+        if rivals & stated.keys():
+            kept = {key: value for key, value in kept.items() if key not in rivals - stated.keys()}
+    return kept | {key: _merged(kept.get(key), value) for key, value in stated.items()}
 
 
 def _merged_items(below: Sequence[JSON], over: Sequence[JSON], key: str) -> list[JSON]:
     """Merge by key. What `over` adds goes before what it leaves alone, as Kubernetes has it."""
     named = {_key(item, key): item for item in below}
     places = {_key(item, key): place for place, item in enumerate(below)}
-    said = {_key(item, key) for item in over}
+    stated = {_key(item, key) for item in over}
     patched = [
         (places.get(_key(item, key), -1), _merged(named.get(_key(item, key)), item))
         for item in over
     ]
-    rest = [(place, item) for place, item in enumerate(below) if _key(item, key) not in said]
+    rest = [(place, item) for place, item in enumerate(below) if _key(item, key) not in stated]
     items: list[JSON] = []
     while patched and rest:
         first = patched if patched[0][0] < rest[0][0] else rest

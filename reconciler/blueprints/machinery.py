@@ -81,8 +81,8 @@ def paths(version: Manifest, opened: Opening) -> Sequence[Path]:
     place = next((one for one in _PLACES if SELECTOR in _properties(version, one)), None)
     if place is None:
         return ()
-    held = _properties(version, place)
-    known = held.keys() if place[-1] == SECOND else held.keys() & {*FIELDS, *_OPEN}
+    fields = _properties(version, place)
+    known = fields.keys() if place[-1] == SECOND else fields.keys() & {*FIELDS, *_OPEN}
     stays = (_OPEN - {SELECTOR} if opened.compositions else _OPEN) | opened.fields
     return [(*place, name) for name in sorted(known - stays)]
 
@@ -122,13 +122,13 @@ def marks(resource: str, export: Manifest) -> Sequence[str]:
     place = next(iter(left))[:-1]
     fields = opened.fields - _OPEN | (frozenset() if opened.compositions else {SELECTOR})
     chosen = {f"{REF}={name}" for name in opened.compositions or {ANY}}
-    said = {".".join(place), *chosen, *(".".join((*place, name)) for name in fields)}
-    return [f"{resource}:{name}" for name in sorted(said)]
+    marked = {".".join(place), *chosen, *(".".join((*place, name)) for name in fields)}
+    return [f"{resource}:{name}" for name in sorted(marked)]
 
 
 def _words(live: Manifest, key: str) -> frozenset[str]:
-    said = annotations_of(live).get(key, "")
-    return frozenset(filter(None, (one.strip() for one in said.split(","))))
+    text = annotations_of(live).get(key, "")
+    return frozenset(filter(None, (one.strip() for one in text.split(","))))
 
 
 def _steps(path: Path) -> Path:
@@ -173,8 +173,8 @@ _DOMAIN: Final = cel.text("crossplane.io/")
 
 def _object(holder: str, field: str) -> str:
     """Return the object in a field, an empty one where there is none."""
-    held = f"{holder}[{field}]"
-    return f"{field} in {holder} && type({held}) == map ? {held} : {{}}"
+    value = f"{holder}[{field}]"
+    return f"{field} in {holder} && type({value}) == map ? {value} : {{}}"
 
 
 def _spec(holder: str) -> str:

@@ -100,8 +100,8 @@ def left_over(space: Manifest, namespaces: Iterable[Manifest], bindings: Iterabl
         owners = {owner.get("uid") for owner in get_maps(one, "metadata", "ownerReferences")}
         if given and namespace_of(one) not in own and not owners & lives:
             kind = refs.ROLE_BINDING if namespace_of(one) else refs.CLUSTER_ROLE_BINDING
-            what = f"{kind.kind} {'/'.join(filter(None, identity_of(one)))}"
-            return _left(space, what, "take the account off it")
+            holder = f"{kind.kind} {'/'.join(filter(None, identity_of(one)))}"
+            return _left(space, holder, "take the account off it")
     return ""
 
 
@@ -111,9 +111,9 @@ def _is_older(space: Manifest, other: Manifest) -> bool:
     return born is not None and made is not None and born <= made
 
 
-def _left(space: Manifest, what: str, way_out: str) -> str:
+def _left(space: Manifest, one: str, way_out: str) -> str:
     return (
-        f"{what} is of an earlier space {name_of(space)}: the account {names.BINDER} of a new one "
+        f"{one} is of an earlier space {name_of(space)}: the account {names.BINDER} of a new one "
         f"would have its rights or data. Delete what is not needed any more, or {way_out}"
     )
 

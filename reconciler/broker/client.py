@@ -69,40 +69,40 @@ def address_of(spec: BrokerSpec, secret: Manifest | None) -> BrokerAddress:
     """
     if secret is None and spec.secret:
         raise ConfigError("it is not there", where=_where(spec))
-    held = _held(spec, secret or {})
-    url = _url(spec, held.get("url", ""))
+    texts = _texts(spec, secret or {})
+    url = _url(spec, texts.get("url", ""))
     try:
         version_of(spec.api_version)
     except ValueError as error:
         raise ConfigError(str(error), where=f"ServiceBroker {spec.name}: apiVersion") from None
     return BrokerAddress(
         url=url,
-        credentials=_credentials(spec, held),
-        ca=_ca(spec, held),
+        credentials=_credentials(spec, texts),
+        ca=_ca(spec, texts),
         api_version=spec.api_version,
-        digest=hashlib.sha256(m.canonical({**held, "url": url})).hexdigest(),
+        digest=hashlib.sha256(m.canonical({**texts, "url": url})).hexdigest(),
         insecure=spec.insecure,
     )
 
 
-def _held(spec: BrokerSpec, secret: Manifest) -> dict[str, str]:
+def _texts(spec: BrokerSpec, secret: Manifest) -> dict[str, str]:
     """Return the texts of the keys that count. A line break at the end is an editor's."""
-    held = m.get_text_map(secret, "stringData")
+    texts = m.get_text_map(secret, "stringData")
     for key, text in m.get_text_map(secret, "data").items():
         if key in _KEYS:
             try:
-                held[key] = base64.b64decode(text, validate=True).decode()
+                texts[key] = base64.b64decode(text, validate=True).decode()
             except (binascii.Error, ValueError):
                 raise ConfigError("it is no text", where=_where(spec, key)) from None
-    return {key: text.rstrip("\r\n") for key, text in held.items() if key in _KEYS}
+    return {key: text.rstrip("\r\n") for key, text in texts.items() if key in _KEYS}
 
 
-def _url(spec: BrokerSpec, held: str) -> str:
+def _url(spec: BrokerSpec, in_secret: str) -> str:
     where = f"ServiceBroker {spec.name}: url" if spec.url else _where(spec, "url")
-    if spec.url and held and spec.url.rstrip("/") != held.rstrip("/"):
+    if spec.url and in_secret and spec.url.rstrip("/") != in_secret.rstrip("/"):
         # Or whoever may write the ServiceBroker is sent a password that is meant for another.
         raise ConfigError("it is not the url in the Secret", where=where)
-    url = (spec.url or held).rstrip("/")
+    url = (spec.url or in_secret).rstrip("/")
     fault = url_fault(url, plain_http=True) if url else "neither it nor the ServiceBroker has one"
     if not fault and (urlsplit(url).query or urlsplit(url).fragment):
         fault = "the URL has a query or a fragment"
@@ -111,48 +111,48 @@ def _url(spec: BrokerSpec, held: str) -> str:
     return url
 
 
-def _credentials(spec: BrokerSpec, held: Mapping[str, str]) -> Credentials | None:
-    given = [way for way in _WAYS if any(held.get(key) for key in way)]
+def _credentials(spec: BrokerSpec, texts: Mapping[str, str]) -> Credentials | None:
+    given = [way for way in _WAYS if any(texts.get(key) for key in way)]
     if len(given) > 1:
         keys = " and ".join(way[0] for way in given)
         raise ConfigError(f"{keys} exclude each other", where=_where(spec))
     for key in given[0] if given else ():
-        if not held.get(key):
+        if not texts.get(key):
             raise ConfigError("it is missing", where=_where(spec, key))
     match given:
         case [("username", *_)]:
-            return _basic(spec, held)
+            return _basic(spec, texts)
         case [("token",)]:
-            if not (held["token"].isascii() and held["token"].isprintable()):
+            if not (texts["token"].isascii() and texts["token"].isprintable()):
                 raise ConfigError("it cannot be part of a header", where=_where(spec, "token"))
-            return Token(Secret(held["token"]))
+            return Token(Secret(texts["token"]))
         case [("tls.crt", *_)]:
-            return _certificate(spec, held)
+            return _certificate(spec, texts)
     return None
 
 
-def _basic(spec: BrokerSpec, held: Mapping[str, str]) -> BasicAuth:
-    if ":" in held["username"]:
+def _basic(spec: BrokerSpec, texts: Mapping[str, str]) -> BasicAuth:
+    if ":" in texts["username"]:
         raise ConfigError("no name in HTTP has a colon", where=_where(spec, "username"))
-    return BasicAuth(held["username"], Secret(held["password"]))
+    return BasicAuth(texts["username"], Secret(texts["password"]))
 
 
-def _certificate(spec: BrokerSpec, held: Mapping[str, str]) -> ClientCertificate:
-    key = Secret(held["tls.key"])
+def _certificate(spec: BrokerSpec, texts: Mapping[str, str]) -> ClientCertificate:
+    key = Secret(texts["tls.key"])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    show_certificate(context, held["tls.crt"], key, where=_where(spec, "tls.crt"))
-    return ClientCertificate(held["tls.crt"], key)
+    show_certificate(context, texts["tls.crt"], key, where=_where(spec, "tls.crt"))
+    return ClientCertificate(texts["tls.crt"], key)
 
 
-def _ca(spec: BrokerSpec, held: Mapping[str, str]) -> bytes | None:
-    if "ca.crt" not in held:
+def _ca(spec: BrokerSpec, texts: Mapping[str, str]) -> bytes | None:
+    if "ca.crt" not in texts:
         return None
     try:
         # Without a text OpenSSL would trust the system's authorities.
-        client_context(held["ca.crt"] or "none")
+        client_context(texts["ca.crt"] or "none")
     except ssl.SSLError:
         raise ConfigError("it is no PEM certificate", where=_where(spec, "ca.crt")) from None
-    return held["ca.crt"].encode()
+    return texts["ca.crt"].encode()
 
 
 def _where(spec: BrokerSpec, key: str = "") -> str:

@@ -89,7 +89,7 @@ _Key: TypeAlias = tuple[Ref, str, Note]
 
 
 @dataclass(slots=True)
-class _Said:
+class _Series:
     """The Events about one thing: `count` of them, of which `written` are in the cluster."""
 
     event: Manifest
@@ -120,18 +120,18 @@ class EventRecorder:
         self._cluster, self._fence = cluster, fence
         self._source, self.docs, self._manager = source, source.docs, manager
         self._clock, self._metrics = clock, metrics
-        self._said: OrderedDict[_Key, _Said] = OrderedDict()
+        self._series: OrderedDict[_Key, _Series] = OrderedDict()
         self._queue: WorkQueue[_Key | None] = WorkQueue(clock)
         self._bucket = TokenBucket(qps=_QPS, burst=_BURST, now=clock.monotonic, sleep=clock.sleep)
         self._stop = asyncio.Event()
 
-    def _has_ended(self, said: _Said, now: float) -> bool:
-        return said.written == said.count and now - said.last_at > _SERIES_ENDS
+    def _has_ended(self, series: _Series, now: float) -> bool:
+        return series.written == series.count and now - series.last_at > _SERIES_ENDS
 
     @property
     def _pause(self) -> float:
         """The seconds between two counts of a series. News has at least half of the rate."""
-        return max(_REFRESH, 2 * len(self._said) / _QPS)
+        return max(_REFRESH, 2 * len(self._series) / _QPS)
 
     def record(self, about: Ref, live: Manifest, note: Note) -> None:
         """Record an Event about the object; returns at once and never fails."""
@@ -141,21 +141,21 @@ class EventRecorder:
             log.log(level, "an Event about another cluster is only logged", extra=fields)
             return
         key, now = (about, uid_of(live), note), self._clock.monotonic()
-        while self._said and self._has_ended(next(iter(self._said.values())), now):
-            self._said.popitem(last=False)
-        said = self._said.get(key)
-        if said is None or now - said.last_at > _SERIES_ENDS:
+        while self._series and self._has_ended(next(iter(self._series.values())), now):
+            self._series.popitem(last=False)
+        series = self._series.get(key)
+        if series is None or now - series.last_at > _SERIES_ENDS:
             time = self._clock.now()
             event = event_of(about, uid_of(live), note, source=self._source, now=time)
-            self._said[key] = _Said(event, time, now)
+            self._series[key] = _Series(event, time, now)
             self._queue.enqueue(key)
         else:
-            said.count += 1
-            said.last, said.last_at = self._clock.now(), now
-            self._queue.enqueue_after(key, said.written_at + self._pause - now)
-        self._said.move_to_end(key)
-        if len(self._said) > _REMEMBERED:
-            _, forgotten = self._said.popitem(last=False)
+            series.count += 1
+            series.last, series.last_at = self._clock.now(), now
+            self._queue.enqueue_after(key, series.written_at + self._pause - now)
+        self._series.move_to_end(key)
+        if len(self._series) > _REMEMBERED:
+            _, forgotten = self._series.popitem(last=False)
             if not forgotten.written:
                 self._metrics.event("dropped")
 
@@ -182,26 +182,26 @@ class EventRecorder:
     async def _write_all(self) -> None:
         with contextlib.suppress(Stopped):
             while (key := await self._queue.take()) is not None:
-                said = self._said.get(key)
-                if said is not None and said.count > said.written:
+                series = self._series.get(key)
+                if series is not None and series.count > series.written:
                     await self._bucket.take()
-                    await self._write(key, said)
+                    await self._write(key, series)
                 self._queue.done(key)
 
-    async def _write(self, key: _Key, said: _Said) -> None:
-        count = said.count
+    async def _write(self, key: _Key, series: _Series) -> None:
+        count = series.count
         try:
-            if said.written:
-                await self._count(said)
+            if series.written:
+                await self._count(series)
             else:
-                await self._make(said.event)
+                await self._make(series.event)
         except ClusterError as error:
-            self._fail(key, said, error)
+            self._fail(key, series, error)
             return
-        self._metrics.event("counted" if said.written else "sent")
-        said.written, said.written_at, said.tries = count, self._clock.monotonic(), 0
+        self._metrics.event("counted" if series.written else "sent")
+        series.written, series.written_at, series.tries = count, self._clock.monotonic(), 0
         self._queue.succeeded(key)
-        if said.count > count:
+        if series.count > count:
             self._queue.enqueue_after(key, self._pause)
 
     async def _make(self, event: Manifest) -> None:
@@ -210,20 +210,20 @@ class EventRecorder:
                 lambda: self._cluster.create(event, EVENT, manager=self._manager)
             )
 
-    async def _count(self, said: _Said) -> None:
-        ref = Ref("", EVENT, namespace_of(said.event), name_of(said.event))
-        series: Manifest = {"count": said.count, "lastObservedTime": micro(said.last)}
+    async def _count(self, series: _Series) -> None:
+        ref = Ref("", EVENT, namespace_of(series.event), name_of(series.event))
+        counts: Manifest = {"count": series.count, "lastObservedTime": micro(series.last)}
         await self._fence.write(
-            lambda: self._cluster.merge_patch(ref, {"series": series}, manager=self._manager)
+            lambda: self._cluster.merge_patch(ref, {"series": counts}, manager=self._manager)
         )
 
-    def _fail(self, key: _Key, said: _Said, error: ClusterError) -> None:
-        said.tries += 1
+    def _fail(self, key: _Key, series: _Series, error: ClusterError) -> None:
+        series.tries += 1
         # An Event to count up may be gone by now: that is a Conflict, and not tried again.
-        if error.retry is Retry.LATER and said.tries < _TRIES:
+        if error.retry is Retry.LATER and series.tries < _TRIES:
             self._queue.failed(key, at_least=error.retry_after or 0.0)
             return
         log.debug("an Event was not recorded", extra={"ref": str(key[0]), "error": str(error)})
         self._metrics.event("failed")
-        self._said.pop(key, None)
+        self._series.pop(key, None)
         self._queue.succeeded(key)

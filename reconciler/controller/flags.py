@@ -108,14 +108,14 @@ class Parser(argparse.ArgumentParser):
         self.switch("--leader-election", default=True, help="one of several replicas works")
         for name, default in (("probe", probe_address), ("metrics", METRICS_ADDRESS)):
             otherwise = f"{default}; empty: none" if default else "none"
-            what = f"{_SERVED[name]} (default: {otherwise})"
-            flag(f"--{name}-address", default=default, metavar="[ADDR]:PORT", help=what)
-        for name, value, what in (
+            text = f"{_SERVED[name]} (default: {otherwise})"
+            flag(f"--{name}-address", default=default, metavar="[ADDR]:PORT", help=text)
+        for name, value, purpose in (
             ("workers", workers, "objects of one kind to reconcile at once"),
             ("qps", qps, "calls a second to each cluster"),
             ("burst", burst, "calls to a cluster before --qps applies"),
         ):
-            help_ = f"{what} (default: {value:g})"
+            help_ = f"{purpose} (default: {value:g})"
             flag(f"--{name}", type=type(value), default=value, help=help_)
         flag("-v", "--v", type=int, default=2, metavar="LEVEL", help="4 or more: the debug log")
         flag("--logging-format", choices=("text", "json"), default="text")

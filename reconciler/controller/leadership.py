@@ -142,7 +142,7 @@ class Leadership:
 
     def _has_run_out(self, live: Manifest) -> bool:
         """Return whether another has not renewed it for its duration, on our clock."""
-        now, hold = self._clock.monotonic(), get_map(live, "spec")
-        if hold != self._seen:
-            self._seen, self._seen_at = hold, now
+        now, spec = self._clock.monotonic(), get_map(live, "spec")
+        if spec != self._seen:
+            self._seen, self._seen_at = spec, now
         return now - self._seen_at > (duration_of(live) or self._lease.times.duration)

@@ -48,7 +48,7 @@ class Metrics:
             "klutch_leader_election_master_status", "1 while this process leads.", "name"
         )
         self._events = self._counter("klutch_events", "Kubernetes Events, by outcome.", "result")
-        self._held = self._counter(
+        self._blocked_writes = self._counter(
             "klutch_held_writes", "Writes that a guard against loss held, each time.", "verb"
         )
         self._orphans = self._gauge(
@@ -79,9 +79,9 @@ class Metrics:
         """Count an Event: `sent`, `counted` (told as part of a series), `dropped` or `failed`."""
         self._events.labels(result).inc()
 
-    def held(self, verb: str) -> None:
+    def blocked_write(self, verb: str) -> None:
         """Count a `delete` or a `create` that a guard against loss did not let happen."""
-        self._held.labels(verb).inc()
+        self._blocked_writes.labels(verb).inc()
 
     def orphans(self, resource: str, change: int) -> None:
         """Count so many more orphaned copies of a resource, or fewer."""

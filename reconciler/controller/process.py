@@ -183,12 +183,12 @@ class Json(logging.Formatter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    said: dict[str, object] = {name: str(value) for name, value in log_context.current().items()}
-    said |= {name: value for name, value in record.__dict__.items() if name not in _USUAL}
+    fields: dict[str, object] = {name: str(value) for name, value in log_context.current().items()}
+    fields |= {name: value for name, value in record.__dict__.items() if name not in _USUAL}
     if record.exc_info and record.exc_info[1] is not None:
         # The text of an unknown exception may tell values.
-        said["error"] = type(record.exc_info[1]).__name__
-    return said
+        fields["error"] = type(record.exc_info[1]).__name__
+    return fields
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -27,7 +27,7 @@ READY: Final = "Ready"
 
 _NAMES: Final = ("type", "status", "severity", "reason", "message")
 _TEXTS: Final = {**{one: one for one in _NAMES}, "lastTransitionTime": "last_transition_time"}
-_SAID: Final = attrgetter("status", "severity", "reason", "message")
+_CONTENT: Final = attrgetter("status", "severity", "reason", "message")
 _LINK: Final = re.compile(r" \((https?://[^\s()]+/reasons/[^\s()/]+/)\)\Z")
 
 
@@ -57,9 +57,9 @@ class Condition:
     page: str = ""
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
-    def says_the_same(self, other: "Condition") -> bool:
+    def agrees_with(self, other: "Condition") -> bool:
         """Return whether status, severity, reason and message agree."""
-        return bool(_SAID(self) == _SAID(other))
+        return bool(_CONTENT(self) == _CONTENT(other))
 
 
 Conditions = tuple[Condition, ...]
@@ -88,7 +88,7 @@ def set_condition(conditions: Iterable[Condition], new: Condition, *, now: datet
     if new.status == TRUE:
         new = Condition(new.type, TRUE, message=new.message)
     old = find(present, new.type)
-    if old is not None and old.last_transition_time and old.says_the_same(new):
+    if old is not None and old.last_transition_time and old.agrees_with(new):
         new = replace(old, page=new.page)
     else:
         new = replace(new, last_transition_time=format_time(now))
@@ -151,7 +151,7 @@ def of(live: Manifest | None) -> Conditions:
     return parse(get_list(live, "status", "conditions"))
 
 
-def said(live: Manifest | None, condition_type: str, status: str = "") -> Condition | None:
+def get(live: Manifest | None, condition_type: str, status: str = "") -> Condition | None:
     """Return a condition of an object, of this status where one is given, or None."""
     for item in get_maps(live, "status", "conditions"):
         if item.get("type") == condition_type:
@@ -160,22 +160,22 @@ def said(live: Manifest | None, condition_type: str, status: str = "") -> Condit
 
 
 def mended(live: Manifest | None, condition_type: str) -> Conditions:
-    """Return that a condition of ours holds, where it was ever said: originals have none."""
-    return () if said(live, condition_type) is None else (true(condition_type),)
+    """Return that a condition of ours holds, where the object ever had it: originals have none."""
+    return () if get(live, condition_type) is None else (true(condition_type),)
 
 
-def held(cluster_binding: Manifest | None) -> Iterator[Condition]:
-    """Yield what a konnector or the backend holds until a person decides, the gravest first."""
-    found = (said(cluster_binding, one, FALSE) for one in _GUARDS)
+def guards(cluster_binding: Manifest | None) -> Iterator[Condition]:
+    """Yield the tripped guards, for which an operator decides, the gravest first."""
+    found = (get(cluster_binding, one, FALSE) for one in _GUARDS)
     return (one for one in found if one is not None)
 
 
 def current(live: Manifest | None, condition_type: str, status: str = "") -> Condition | None:
-    """Return what `said` does of another controller's object, unless it is of an older generation.
+    """Return a condition of another controller's object, unless it is of an older generation.
 
     Its own observedGeneration counts, else that of the whole status. Without both it is current.
     """
-    found = said(live, condition_type, status)
+    found = get(live, condition_type, status)
     if found is None or live is None:
         return None
     observed = get_int(found.extra, "observedGeneration")

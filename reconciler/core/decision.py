@@ -175,7 +175,7 @@ def modification(cluster: str, kind: Kind, live: Manifest, /, **parts: JSON) -> 
     return Patch(m.ref_of(cluster, kind, live), {**parts, "metadata": metadata})
 
 
-def held(cluster: str, kind: Kind, live: Manifest, finalizer: str) -> Patch | None:
+def finalized(cluster: str, kind: Kind, live: Manifest, finalizer: str) -> Patch | None:
     """Return the merge patch that puts a finalizer on an object, unless it has it."""
     finalizers = m.finalizers_of(live)
     if finalizer in finalizers:
@@ -183,12 +183,12 @@ def held(cluster: str, kind: Kind, live: Manifest, finalizer: str) -> Patch | No
     return modification(cluster, kind, live, metadata={"finalizers": [*finalizers, finalizer]})
 
 
-def unheld(cluster: str, kind: Kind, live: Manifest, finalizer: str) -> Patch | None:
+def unfinalized(cluster: str, kind: Kind, live: Manifest, finalizer: str) -> Patch | None:
     """Return the merge patch that takes a finalizer off an object, if it has it."""
-    held = m.finalizers_of(live)
-    if finalizer not in held:
+    finalizers = m.finalizers_of(live)
+    if finalizer not in finalizers:
         return None
-    rest = [each for each in held if each != finalizer]
+    rest = [each for each in finalizers if each != finalizer]
     return modification(cluster, kind, live, metadata={"finalizers": rest})
 
 
@@ -236,19 +236,19 @@ def merge_diff(before: Manifest, after: Manifest) -> dict[str, JSON]:
     """
     patch: dict[str, JSON] = {}
     for key, value in after.items():
-        held = before.get(key)
+        old = before.get(key)
         if type(value) is str:  # nearly all, as in a Secret's data
-            if held != value:
+            if old != value:
                 patch[key] = value
-        elif isinstance(value, dict) and isinstance(held, dict):
-            if inner := merge_diff(held, value):
+        elif isinstance(value, dict) and isinstance(old, dict):
+            if inner := merge_diff(old, value):
                 patch[key] = inner
         elif value is not None:
             wanted = _without_nulls(value)
-            if not are_equal(_without_nulls(held), wanted):
+            if not are_equal(_without_nulls(old), wanted):
                 patch[key] = wanted
-    for key, held in before.items():
-        if held is not None and after.get(key) is None:
+    for key, old in before.items():
+        if old is not None and after.get(key) is None:
             patch[key] = None
     return patch
 
@@ -261,10 +261,10 @@ def changes(before: Manifest, after: Manifest, *above: str) -> list[Manifest]:
     gone = before.keys() - after.keys()
     found: list[Manifest] = [{"op": "remove", "path": pointer(*above, key)} for key in gone]
     for key, value in after.items():
-        held = before.get(key)
-        if not above and isinstance(value, dict) and isinstance(held, dict):
-            found += changes(held, value, key)
-        elif key not in before or not are_equal(held, value):
+        old = before.get(key)
+        if not above and isinstance(value, dict) and isinstance(old, dict):
+            found += changes(old, value, key)
+        elif key not in before or not are_equal(old, value):
             found.append({"op": "add", "path": pointer(*above, key), "value": value})
     return found
 

@@ -65,12 +65,12 @@ def cut(value: Manifest, *, most: int) -> Manifest:
     Parts are the values in `metadata`, `spec`, `status` and the like.
     """
     return {
-        key: {part: TOO_LARGE if takes(inner) > most else inner for part, inner in held.items()}
-        if isinstance(held, dict)
-        else held
-        if takes(held) <= most
+        key: {part: TOO_LARGE if takes(inner) > most else inner for part, inner in content.items()}
+        if isinstance(content, dict)
+        else content
+        if takes(content) <= most
         else TOO_LARGE
-        for key, held in value.items()
+        for key, content in value.items()
     }
 
 

@@ -115,8 +115,8 @@ class ClusterError(KlutchError):
         self.status, self.reason, self.retry_after = status, reason, retry_after
         self.outcome_unknown = outcome_unknown
         doubt = " (the write may have happened)" if outcome_unknown else ""
-        is_said = not ref.name and verb in ("create", "list")  # that it is a list, or of which name
-        self.call = f"{verb} {ref.object.replace(' list', '', 1) if is_said else ref.object}"
+        is_list = not ref.name and verb in ("create", "list")  # that it is a list, or of which name
+        self.call = f"{verb} {ref.object.replace(' list', '', 1) if is_list else ref.object}"
         super().__init__(f"{ref.cluster}: {self.call}: {message}{doubt}")
 
     @property

@@ -124,12 +124,12 @@ def difference(one: FieldSet, other: FieldSet) -> FieldSet:
         return one
     left = dict(one)
     for step in shared:
-        held, taken = get_map(one, step), get_map(other, step)
+        ours, taken = get_map(one, step), get_map(other, step)
         is_leaf = step == ITSELF
-        rest = {} if is_leaf else difference(held or _ONLY_ITSELF, taken or _ONLY_ITSELF)
+        rest = {} if is_leaf else difference(ours or _ONLY_ITSELF, taken or _ONLY_ITSELF)
         if not rest:
             del left[step]
-        elif held:
+        elif ours:
             left[step] = rest
     return left
 
@@ -141,9 +141,9 @@ def inside(outer: FieldSet, inner: FieldSet) -> FieldSet:
     """
     parts_inside: dict[str, JSON] = {}
     for step in outer.keys() & inner.keys():
-        held, parts = get_map(outer, step), get_map(inner, step)
-        if held:
-            if deeper := inside(held, parts):
+        ours, parts = get_map(outer, step), get_map(inner, step)
+        if ours:
+            if deeper := inside(ours, parts):
                 parts_inside[step] = deeper
         elif first := next((part for part in parts if part != ITSELF), ""):
             parts_inside[step] = {first: {}}
@@ -161,7 +161,7 @@ def below(fields: FieldSet, *places: Path) -> FieldSet:
     return kept
 
 
-def holds(fields: FieldSet, place: Path) -> bool:
+def has(fields: FieldSet, place: Path) -> bool:
     return get(fields, *place) is not None
 
 

@@ -121,21 +121,21 @@ def drop(manifest: Manifest, *path: str) -> dict[str, JSON]:
     key, *rest = path
     if not rest:
         return {name: value for name, value in manifest.items() if name != key}
-    held = manifest.get(key)
-    if not isinstance(held, Mapping):
+    present = manifest.get(key)
+    if not isinstance(present, Mapping):
         return dict(manifest)
-    return {**manifest, key: drop(held, *rest)}
+    return {**manifest, key: drop(present, *rest)}
 
 
 def fill(manifest: Manifest, defaults: Manifest) -> dict[str, JSON]:
     """Return the manifest with `defaults` where it says nothing (absent or null), at any depth."""
     filled = dict(manifest)
     for key, default in defaults.items():
-        held = filled.get(key)
-        if held is None:
+        present = filled.get(key)
+        if present is None:
             filled[key] = default
-        elif isinstance(default, dict) and isinstance(held, dict):
-            filled[key] = fill(held, default)
+        elif isinstance(default, dict) and isinstance(present, dict):
+            filled[key] = fill(present, default)
     return filled
 
 
@@ -161,8 +161,8 @@ OF_STUBS: Final = ("namespace", "name", "uid", "resourceVersion", "deletionTimes
 
 def stub_of(manifest: Manifest) -> dict[str, JSON]:
     """Return which object it is, and no more, of one that is too large to be read."""
-    held = get_map(manifest, "metadata")
-    metadata: dict[str, JSON] = {part: held[part] for part in OF_STUBS if part in held}
+    whole = get_map(manifest, "metadata")
+    metadata: dict[str, JSON] = {part: whole[part] for part in OF_STUBS if part in whole}
     return {"apiVersion": "meta.k8s.io/v1", "kind": _STUB, "metadata": metadata}
 
 
@@ -237,17 +237,17 @@ def covers(live: JSON, stated: JSON) -> bool:
         # A bool is an int to Python, and not to JSON.
         return live == stated and isinstance(live, bool) == isinstance(stated, bool)
     if isinstance(stated, _OBJECTS):
-        held = {} if live is None else live
-        return isinstance(held, _OBJECTS) and _covers_all(held, stated)
+        present = {} if live is None else live
+        return isinstance(present, _OBJECTS) and _covers_all(present, stated)
     items = [] if live is None else live
     return (
         isinstance(items, _ARRAYS) and len(items) == len(stated) and all(map(covers, items, stated))
     )
 
 
-def _covers_all(held: Manifest, stated: Manifest) -> bool:
+def _covers_all(present: Manifest, stated: Manifest) -> bool:
     for key, value in stated.items():
-        found = held.get(key)
+        found = present.get(key)
         if found is value:
             continue
         if type(value) is str:  # most are, and they need no call of their own

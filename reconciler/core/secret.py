@@ -79,9 +79,9 @@ def redact(manifest: Manifest, *, uid: str = "") -> Manifest:
     values = _values(manifest)
     for field in ("data", "stringData"):
         if manifest.get(field) is not None:
-            held = m.get_map(manifest, field)
+            present = m.get_map(manifest, field)
             shown[field] = {
-                key: value_digest(salt, data) if held[key] != KNOWN_AFTER_APPLY else held[key]
+                key: value_digest(salt, data) if present[key] != KNOWN_AFTER_APPLY else present[key]
                 for where, key, data in values
                 if where == field
             }

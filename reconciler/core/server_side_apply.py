@@ -52,8 +52,8 @@ def _find_unstated(
             continue
         wanted = value_at(stated, step, indexes)
         if parts and isinstance(parts, Mapping):
-            held = value_at(live, step, indexes)
-            _find_unstated(paths, parts, (*at, step), stated=wanted, live=held, absent=absent)
+            present = value_at(live, step, indexes)
+            _find_unstated(paths, parts, (*at, step), stated=wanted, live=present, absent=absent)
         elif wanted is None and value_at(live, step, indexes) not in absent:
             paths.append((*at, step))
 
@@ -79,11 +79,11 @@ def _object_agrees(live: JSON, stated: Manifest, fields: FieldSet | None) -> boo
     if fields is not None and not fields:  # written as one value, or while it was empty
         return are_equal(live, stated)
     for key, value in stated.items():
-        held = live.get(key)
+        present = live.get(key)
         if type(value) is str:  # most are, and they need no call of their own
-            if held != value:
+            if present != value:
                 return False
-        elif key not in live or not agrees(held, value, _below(fields, f"f:{key}")):
+        elif key not in live or not agrees(present, value, _below(fields, f"f:{key}")):
             return False
     return True
 
@@ -146,16 +146,16 @@ def _written_below(writers: _Writers, step: str) -> _Writers:
 def _emptied(live: Manifest, wanted: Manifest, writers: _Writers, above: str) -> Iterator[str]:
     """Yield the pointers to what is ours in objects and arrays that are empty in `wanted`."""
     for key, value in wanted.items():
-        held = live.get(key)
-        if type(value) not in (dict, list) or type(held) is not type(value):
+        present = live.get(key)
+        if type(value) not in (dict, list) or type(present) is not type(value):
             continue
         written, at = _written_below(writers, f"f:{key}"), above + pointer(key)
         if not value:
-            yield from _ours(held, written, at)
+            yield from _ours(present, written, at)
         elif isinstance(value, dict):
-            yield from _emptied(get_map(held), value, written, at)
+            yield from _emptied(get_map(present), value, written, at)
         else:
-            yield from _emptied_items(get_list(held), get_list(value), written, at)
+            yield from _emptied_items(get_list(present), get_list(value), written, at)
 
 
 def _emptied_items(
@@ -164,19 +164,19 @@ def _emptied_items(
     steps = [step for step in writers[0] or () if step[:2] == "k:"]
     stated = dict(_located(wanted, steps))
     for step, index in _located(live, steps):
-        held, value = live[index], wanted[stated[step]] if step in stated else None
-        if isinstance(held, dict) and isinstance(value, dict):
+        present, value = live[index], wanted[stated[step]] if step in stated else None
+        if isinstance(present, dict) and isinstance(value, dict):
             at = above + pointer(str(index))
-            yield from _emptied(held, value, _written_below(writers, step), at)
+            yield from _emptied(present, value, _written_below(writers, step), at)
 
 
-def _ours(held: JSON, writers: _Writers, above: str) -> Iterator[str]:
+def _ours(present: JSON, writers: _Writers, above: str) -> Iterator[str]:
     """Yield the pointers to the topmost things in an object or an array that an apply removes."""
-    if isinstance(held, list):
-        for step, index in _located(held, writers[0] or ()):
+    if isinstance(present, list):
+        for step, index in _located(present, writers[0] or ()):
             if _is_ours(_written_below(writers, step)):
                 yield above + pointer(str(index))
-    for key, value in get_map(held).items():
+    for key, value in get_map(present).items():
         written, at = _written_below(writers, f"f:{key}"), above + pointer(key)
         ours, others = written
         if not _is_made(others) and (_is_made(ours) or _are_ours(value, written)):
@@ -231,20 +231,20 @@ def body(live: Manifest, stated: Manifest, *, whole: Manifest, manager: str) -> 
     return put({**merged, **typed}, metadata, "metadata")
 
 
-def _settled(stated: JSON, live: JSON, wanted: JSON, held: JSON) -> JSON:
+def _settled(stated: JSON, live: JSON, wanted: JSON, now: JSON) -> JSON:
     """Return `stated` with what agrees already as it stands: other words would be a change.
 
     `wanted` and `held` are the same two, normalized.
     """
     if isinstance(stated, Mapping) and isinstance(live, Mapping):
-        pairs = {key: (get(wanted, key), get(held, key)) for key in stated}
+        pairs = {key: (get(wanted, key), get(now, key)) for key in stated}
         return {
             key: _settled(value, live.get(key), *pairs[key])
             for key, value in stated.items()
             if key in live or not covers(pairs[key][1], pairs[key][0])
         }
     both = isinstance(stated, list | tuple) and isinstance(wanted, list | tuple)
-    return live if both and isinstance(held, list | tuple) and covers(held, wanted) else stated
+    return live if both and isinstance(now, list | tuple) and covers(now, wanted) else stated
 
 
 def _with_owned(fields: FieldSet, live: JSON, whole: JSON, stated: JSON) -> JSON:
@@ -274,11 +274,11 @@ def _with_owned_items(
     indexes: Indexes = {}
     result = list(get_list(stated))
     for step, parts in steps.items():
-        held, known = value_at(live, step, indexes), value_at(whole, step, indexes)
-        if held is None or known is None:
+        present, known = value_at(live, step, indexes), value_at(whole, step, indexes)
+        if present is None or known is None:
             continue
         item = value_at(stated, step, indexes)
-        merged = _with_owned(parts, held, known, item)
+        merged = _with_owned(parts, present, known, item)
         if item is None:
             result.append(merged)
         else:

@@ -88,7 +88,7 @@ class Installation:
 
 def findings(found: Installation) -> Iterator[Finding]:
     """Yield the findings of an installation, and the one that all is well without a problem."""
-    said = [
+    listed = [
         *pipelines(found),
         *_functions(found),
         *_definitions(found),
@@ -97,8 +97,8 @@ def findings(found: Installation) -> Iterator[Finding]:
         *_wide_claims(found),
         *_unread(found.unread),
     ]
-    yield from said
-    if not found.unread and all(one.level is not Level.PROBLEM for one in said):
+    yield from listed
+    if not found.unread and all(one.level is not Level.PROBLEM for one in listed):
         namespaced = sum(map(_is_namespaced, found.bound))
         message = (
             f"{found.name}: every composition in use has a pipeline, every function answers; bound "

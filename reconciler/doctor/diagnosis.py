@@ -212,8 +212,8 @@ def backend(namespace: str, stopped: datetime | None, task: Task) -> Finding:
     if stopped is None:
         lease = f"Lease {namespace}/{names.BACKEND_LEASE}"
         return ok(Check.AGENTS, f"{names.BACKEND} runs, and renews {lease}")
-    said = leases.backend_stopped(namespace, stopped)
-    return _stopped(said, task, "existing bindings continue, and there are no new ones")
+    message = leases.backend_stopped(namespace, stopped)
+    return _stopped(message, task, "existing bindings continue, and there are no new ones")
 
 
 def konnector(namespace: str, plane: str, trouble: Trouble | None, task: Task) -> Finding:
@@ -224,16 +224,16 @@ def konnector(namespace: str, plane: str, trouble: Trouble | None, task: Task) -
         case None:
             return ok(Check.AGENTS, f"its konnector runs, and renews {lease}")
         case Behind(by):
-            said = f"its konnector runs, and its clock is {by.total_seconds():.0f} s behind ours"
-            return warning(Check.AGENTS, said, "Set the clock of its node, or ours, by NTP")
+            message = f"its konnector runs, and its clock is {by.total_seconds():.0f} s behind ours"
+            return warning(Check.AGENTS, message, "Set the clock of its node, or ours, by NTP")
         case Stopped(at):
-            said = f"its konnector has stopped: {lease} was last renewed at {format_time(at)}"
-            return _stopped(said, task, "until then nothing is synced")
+            message = f"its konnector has stopped: {lease} was last renewed at {format_time(at)}"
+            return _stopped(message, task, "until then nothing is synced")
 
 
-def _stopped(said: str, task: Task, effect: str) -> Finding:
+def _stopped(message: str, task: Task, effect: str) -> Finding:
     level = Level.WARNING if task is Task.PLAN else Level.PROBLEM
-    return Finding(Check.AGENTS, level, said, f"See why it ended, and start it again: {effect}")
+    return Finding(Check.AGENTS, level, message, f"See why it ended, and start it again: {effect}")
 
 
 def no_backend() -> Finding:

@@ -104,11 +104,11 @@ async def examine(
     async def look(target: _Target) -> Examination:
         async def read(visit: Visit) -> Examination:
             # Also shows whether the cluster answers at all, before it takes a slot.
-            who = await _who(visit.reached.cluster, now)
+            account = await _account(visit.reached.cluster, now)
             async with visit.turn.slot():
                 if target.has_konnector:
                     konnectors[target.name] = await konnector_in(visit.reached.cluster)
-                made = await _look(target, visit.reached, task, *who)
+                made = await _look(target, visit.reached, task, *account)
             there.append(target)
             return made
 
@@ -261,7 +261,7 @@ def _unreached(target: _Target, why: Unavailable) -> Examination:
     )
 
 
-async def _who(cluster: Cluster, now: Callable[[], datetime]) -> tuple[str, Finding]:
+async def _account(cluster: Cluster, now: Callable[[], datetime]) -> tuple[str, Finding]:
     """Ask who we are there; the answer bears the server's time, in whole seconds."""
     before = now()
     try:
@@ -321,15 +321,15 @@ async def findings(
     for name, site in preflight.preflights(fleet, look.live, planes, sorted(names)).items():
         if not isinstance(site, Site):
             if not site.by_apply:
-                said, remedy = f"{site.guard}: {site.reason}", f"klutchctl explain {site.guard}"
-                found.setdefault(name, []).append(diagnosis.problem(Check.GUARDS, said, remedy))
+                message, remedy = f"{site.guard}: {site.reason}", f"klutchctl explain {site.guard}"
+                found.setdefault(name, []).append(diagnosis.problem(Check.GUARDS, message, remedy))
             continue
         place = (site.placement.space, core_names.CLUSTER_BINDING)
         live = site.control_plane.get(CLUSTER_BINDING, *place)
         beats[name] = heartbeat_of(live)
-        for one in conditions.held(live):
-            said, remedy = f"{one.reason}: {one.message}", f"klutchctl explain {one.reason}"
-            found.setdefault(name, []).append(diagnosis.warning(Check.GUARDS, said, remedy))
+        for one in conditions.guards(live):
+            message, remedy = f"{one.reason}: {one.message}", f"klutchctl explain {one.reason}"
+            found.setdefault(name, []).append(diagnosis.warning(Check.GUARDS, message, remedy))
     return found, beats
 
 

@@ -43,7 +43,7 @@ def in_force(policy: Policy, live: Manifest | None, binding: Manifest | None) ->
         return False
     stated, _ = policy.manifests()
     return (
-        _said(live) == _said(stated)
+        _expressions(live) == _expressions(stated)
         and _concerned(live) == _concerned(stated)
         and "paramKind" not in get_map(live, "spec")
         and get_text(live, "spec", "failurePolicy") == "Fail"
@@ -51,7 +51,7 @@ def in_force(policy: Policy, live: Manifest | None, binding: Manifest | None) ->
     )
 
 
-def _said(policy: Manifest) -> list[list[str]]:
+def _expressions(policy: Manifest) -> list[list[str]]:
     return [
         [get_text(one, "expression") for one in get_maps(policy, "spec", part)]
         for part in ("matchConditions", "variables", "validations")

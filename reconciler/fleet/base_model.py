@@ -59,7 +59,7 @@ class Form:
     """
 
     pattern: str
-    what: str
+    rule: str
     most: int = 253
     nearest: Callable[[str], str] = str
 
@@ -67,7 +67,7 @@ class Form:
         """Return why `text` has not this form, or ""."""
         if len(text) > self.most:
             return f"is longer than {self.most} characters"
-        return "" if re.fullmatch(self.pattern, text) else f"is not {self.what}"
+        return "" if re.fullmatch(self.pattern, text) else f"is not {self.rule}"
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -157,7 +157,7 @@ def _check_labels(labels: dict[str, str]) -> dict[str, str]:
 
 
 Name: TypeAlias = Annotated[StrictStr, NAME]
-DnsLabel: TypeAlias = Annotated[StrictStr, Form(NAME.pattern, NAME.what, most=63)]
+DnsLabel: TypeAlias = Annotated[StrictStr, Form(NAME.pattern, NAME.rule, most=63)]
 Subdomain: TypeAlias = Annotated[
     StrictStr, Form(_SUBDOMAIN, "made of a-z, 0-9, inner dashes and dots")
 ]
@@ -331,8 +331,8 @@ def _value_problem(kind: str, context: dict[str, Any], found: Node, name: str) -
         text = found.text if isinstance(found, Scalar) else ""
         hint = wording.nearest(text, words) if len(words) > 1 else ""
         hint = hint if hint.startswith("Did") else ""
-        said = f"is {text}, and " if _WORD.fullmatch(text) else ""
-        return Problem(found.origin, "not-one-of", f"{name} {said}must be {allowed}", hint)
+        prefix = f"is {text}, and " if _WORD.fullmatch(text) else ""
+        return Problem(found.origin, "not-one-of", f"{name} {prefix}must be {allowed}", hint)
     limits = {
         "too_short": "must not be empty",
         "greater_than_equal": f"must be at least {context.get('ge')}",

@@ -165,8 +165,8 @@ def _same_access(clusters: Sequence[AppCluster]) -> Iterable[Problem]:
         for key in filter(None, [(place, cluster.access), cluster.identity]):
             first = seen.setdefault(key, cluster)
             if first is not cluster:
-                what = "identity" if key == cluster.identity else "access"
-                message = f"{cluster.name} has the {what} of Cluster {first.name}"
+                shared = "identity" if key == cluster.identity else "access"
+                message = f"{cluster.name} has the {shared} of Cluster {first.name}"
                 yield Problem(cluster.origin, "duplicate-access", f"{message} ({first.origin})")
 
 

@@ -347,9 +347,9 @@ def _denied(base: Base, head: Loaded, known: Iterable[Problem]) -> list[Problem]
     ]
     deny = policies.denies_by_default(base.loaded.repository.fleet)
     found = policies.check(rules, head.bindings, head.repository.documents, deny=deny)
-    said = f"The Policies of {base.ref} apply; changes to them count after the merge"
+    note = f"The Policies of {base.ref} apply; changes to them count after the merge"
     return [
-        replace(problem, hint=f"{problem.hint}. {said}" if problem.hint else said)
+        replace(problem, hint=f"{problem.hint}. {note}" if problem.hint else note)
         for problem in found
         if (problem.origin, problem.code, problem.message) not in known_problems
     ]

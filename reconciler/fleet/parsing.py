@@ -232,11 +232,11 @@ def _header_problem(node: Fields) -> Problem | None:
             return Problem(node.origin, "missing-field", f"{key} is required", hint)
     version = _text(node.nodes["apiVersion"])
     if version != API_VERSION:
-        said = f"is {version}, and" if wording.is_name(["apiVersion"], version) else "is not text:"
+        found = f"is {version}, and" if wording.is_name(["apiVersion"], version) else "is not text:"
         hint = f"Write {API_VERSION}"
         if version.partition("/")[0] != API_VERSION.partition("/")[0]:
             hint += ", or leave it out: an include must match documents of klutchctl only"
-        message = f"apiVersion {said} must be {API_VERSION}"
+        message = f"apiVersion {found} must be {API_VERSION}"
         return Problem(node.at("apiVersion"), "unknown-api-version", message, hint)
     kind = _text(node.nodes["kind"])
     if kind in KINDS:

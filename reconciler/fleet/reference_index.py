@@ -100,11 +100,11 @@ def selected(selector: Selector, clusters: Mapping[str, Mapping[str, str]]) -> l
 def _matches(selector: Selector, labels: Mapping[str, str]) -> bool:
     wanted = selector.match_labels.items()
     return all(labels.get(key) == value for key, value in wanted) and all(
-        _holds(expression, labels) for expression in selector.match_expressions
+        _is_met(expression, labels) for expression in selector.match_expressions
     )
 
 
-def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
+def _is_met(expression: Expression, labels: Mapping[str, str]) -> bool:
     value = labels.get(expression.key)
     match expression.operator:
         case "In":
@@ -148,8 +148,8 @@ def _expression(text: str) -> Expression:
         return _checked_expression(
             found["key"], operator, [value.strip() for value in found["values"].split(",")]
         )
-    said = wording.quoted(text) if text else "an empty part"
-    raise ConfigError(f"{said} is no condition on a label", hint=_HINT)
+    shown = wording.quoted(text) if text else "an empty part"
+    raise ConfigError(f"{shown} is no condition on a label", hint=_HINT)
 
 
 def _checked_expression(key: str, operator: str, values: Sequence[str]) -> Expression:

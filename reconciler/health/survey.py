@@ -55,7 +55,7 @@ class KeptDefinitions:
 
     def keep(self, cluster: str, read: Mapping[str, Manifest | None]) -> None:
         for name, one in read.items():
-            if one is not None and conditions.said(one, ESTABLISHED, TRUE) is not None:
+            if one is not None and conditions.get(one, ESTABLISHED, TRUE) is not None:
                 self._kept.setdefault(cluster, {})[name] = _slim(one)
 
 

@@ -144,8 +144,8 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
         return UnitHealth(unit, State.UNKNOWN, *_unheard(stale, fault), since, last)
     if fault is not None:
         return _troubled(unit, fault, changed, now)
-    held = _held(unit, facts) or _revoked(facts) or _shown(facts) or _outdated(facts)
-    reason, message = ("", "") if held is None else (held.reason, held.message)
+    notice = _guarded(unit, facts) or _revoked(facts) or _shown(facts) or _outdated(facts)
+    reason, message = ("", "") if notice is None else (notice.reason, notice.message)
     return UnitHealth(unit, State.READY, reason, message, since=_not_after(changed, now))
 
 
@@ -182,16 +182,16 @@ def _stopped(facts: UnitFacts) -> _Fault | None:
 
 
 def _stale(facts: UnitFacts, beat: api.Heartbeat, now: datetime) -> _Fault | None:
-    said = times.format_time(beat.time)
+    time = times.format_time(beat.time)
     by = facts.trouble.by if isinstance(facts.trouble, Behind) else timedelta()
     match api.liveness(beat, now, timeout=beat.timeout, ahead=beat.timeout):
         case api.Liveness.SILENT if by and now - beat.time <= by + beat.timeout:
             return _Fault("ClockBehind", "the konnector runs, and its clock is behind ours")
         case api.Liveness.SILENT:
-            message = f"the konnector's last heartbeat was at {said}: check whether it runs"
+            message = f"the konnector's last heartbeat was at {time}: check whether it runs"
             return _Fault(_TOO_OLD, message)
         case api.Liveness.AHEAD:
-            message = f"the konnector's last heartbeat is from the future, {said}: a clock is wrong"
+            message = f"the konnector's last heartbeat is from the future, {time}: a clock is wrong"
             return _Fault("HeartbeatInFuture", message)
     return None
 
@@ -212,8 +212,8 @@ def _binding_fault(unit: UnitKey, binding: Manifest, facts: UnitFacts) -> _Fault
         return _doomed("BindingDeleting", binding, f"APIServiceBinding {unit.name}")
     named = placement.secret_of(binding)
     if named != facts.secret:
-        said, wanted = "/".join(named), "/".join(facts.secret)
-        refers = f"APIServiceBinding {unit.name} refers to Secret {said}, not {wanted}"
+        found, wanted = "/".join(named), "/".join(facts.secret)
+        refers = f"APIServiceBinding {unit.name} refers to Secret {found}, not {wanted}"
         return _Fault("OtherSecret", refers)
     if facts.cluster_binding is None:
         absent = "there is no ClusterBinding in the binding space; `klutchctl apply` makes it"
@@ -263,17 +263,17 @@ def _reported_fault(facts: UnitFacts) -> _Fault | None:
     return _fault_of(beating) if beating is not None and beating.status == FALSE else None
 
 
-def _held(unit: UnitKey, facts: UnitFacts) -> Condition | None:
+def _guarded(unit: UnitKey, facts: UnitFacts) -> Condition | None:
     """Return what the konnector holds until a person decides; the rest goes on.
 
     What a ClusterBinding reports of other kinds of the space is not this unit's.
     """
-    orphaned = conditions.said(facts.binding, conditions.INSTANCES_IN_SYNC)
+    orphaned = conditions.get(facts.binding, conditions.INSTANCES_IN_SYNC)
     if orphaned is not None and orphaned.reason == conditions.ORPHANED.reason:
         return orphaned
     others = set(facts.exported) - {unit.name}
-    held = conditions.held(facts.cluster_binding)
-    return next((one for one in held if not _names_only(others, unit, one.message)), None)
+    guards = conditions.guards(facts.cluster_binding)
+    return next((one for one in guards if not _names_only(others, unit, one.message)), None)
 
 
 def _names_only(others: Collection[str], unit: UnitKey, message: str) -> bool:
@@ -283,8 +283,8 @@ def _names_only(others: Collection[str], unit: UnitKey, message: str) -> bool:
 
 def _revoked(facts: UnitFacts) -> Condition | None:
     """Return that the token in the app cluster is not that of its source, as both are noted."""
-    held, source = _noted(facts.binding), _noted(facts.cluster_binding)
-    if held is None or source is None or held.token_digest == source.token_digest:
+    current, source = _noted(facts.binding), _noted(facts.cluster_binding)
+    if current is None or source is None or current.token_digest == source.token_digest:
         return None
     message = (
         f"{_secret(facts)} has a token that is revoked: `klutchctl apply` writes the present one"
@@ -298,11 +298,11 @@ def _outdated(facts: UnitFacts) -> Condition | None:
     Else why its konnector does not mirror the source, which only apply may read. Until that is
     done, the way of before may work on.
     """
-    refused = conditions.said(facts.cluster_binding, conditions.SECRET_VALID, FALSE)
-    held, source = _noted(facts.binding), _noted(facts.cluster_binding)
-    if held is None or source is None:
+    refused = conditions.get(facts.cluster_binding, conditions.SECRET_VALID, FALSE)
+    current, source = _noted(facts.binding), _noted(facts.cluster_binding)
+    if current is None or source is None:
         return refused
-    if (held.server, held.ca_digest) != (source.server, source.ca_digest):
+    if (current.server, current.ca_digest) != (source.server, source.ca_digest):
         why = "`klutchctl apply` has it done" if refused is None else refused.message
         message = f"{_secret(facts)} does not lead to {source.server} yet: {why}"
         return Condition(conditions.SECRET_VALID, FALSE, "", _OLD_ADDRESS, message)
@@ -325,14 +325,14 @@ def _shown(facts: UnitFacts) -> Condition | None:
 
 
 def _fault_of(condition: Condition) -> _Fault:
-    said = condition.message or f"{condition.type} is {condition.status}"
+    message = condition.message or f"{condition.type} is {condition.status}"
     since = moment(condition.last_transition_time) if _has_own_time(condition) else None
-    return _Fault(condition.reason or f"Not{condition.type}", said, since)
+    return _Fault(condition.reason or f"Not{condition.type}", message, since)
 
 
-def _doomed(reason: str, live: Manifest, what: str) -> _Fault:
+def _doomed(reason: str, live: Manifest, subject: str) -> _Fault:
     since = moment(get_text(live, "metadata", "deletionTimestamp"))
-    return _Fault(reason, f"{what} is being deleted", since)
+    return _Fault(reason, f"{subject} is being deleted", since)
 
 
 def _definition_fault(unit: UnitKey, definition: Manifest | None) -> _Fault | None:
@@ -340,11 +340,11 @@ def _definition_fault(unit: UnitKey, definition: Manifest | None) -> _Fault | No
         return _Fault("CrdMissing", f"the app cluster has no CRD {unit.name}")
     if is_deleting(definition):
         return _doomed("CrdDeleting", definition, f"in the app cluster, CRD {unit.name}")
-    established = conditions.said(definition, ESTABLISHED)
+    established = conditions.get(definition, ESTABLISHED)
     if established is None or established.status != TRUE:
-        names = conditions.said(definition, _NAMES_ACCEPTED)
-        said = established if names is None or names.status == TRUE else names
-        why = f": {said.message}" if said is not None and said.message else ""
+        names = conditions.get(definition, _NAMES_ACCEPTED)
+        condition = established if names is None or names.status == TRUE else names
+        why = f": {condition.message}" if condition is not None and condition.message else ""
         since = times.created(definition)
         if established is not None:
             since = moment(established.last_transition_time)

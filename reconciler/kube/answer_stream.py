@@ -216,7 +216,7 @@ def _admit(text: bytes, limits: Limits) -> int:
         raise Excess("answered more values than are read at once")
     look = current_look()
     if look is not None:
-        look.hold(memory)
+        look.spend(memory)
     return memory
 
 

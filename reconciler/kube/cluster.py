@@ -73,19 +73,19 @@ class Connectivity:
         self._answered = clock()  # when it did last
         self._followers: list[Callable[[], None]] = []
         self.round_trip = 0.0  # seconds of a quick call lately
-        self._said: tuple[str, float] | None = None  # its last Date, and our time then
+        self._last_date: tuple[str, float] | None = None  # its last Date, and our time then
 
     def note_date(self, text: str) -> None:
         """Note the header Date of an answer, which has whole seconds."""
         if text:
-            self._said = text, time.time()
+            self._last_date = text, time.time()
 
     @property
     def ahead(self) -> float | None:
         """By how many seconds our clock is ahead of the cluster's; None: it gave no time."""
-        if self._said is None:
+        if self._last_date is None:
             return None
-        text, ours = self._said
+        text, ours = self._last_date
         try:
             return ours - parsedate_to_datetime(text).timestamp()
         except ValueError:

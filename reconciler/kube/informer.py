@@ -366,22 +366,22 @@ class Bodies:
 
     def __init__(self, cluster: Reader, view: Store) -> None:
         self._cluster, self._view = cluster, view
-        self._held: dict[tuple[str, str], Manifest] = {}
+        self._bodies: dict[tuple[str, str], Manifest] = {}
 
     async def get(self, namespace: str, name: str) -> Manifest | None:
         """Return a whole object, None where the view has none. Raises ClusterErrors."""
         key, known = (namespace, name), self._view.get(namespace, name)
         if known is None:
-            self._held.pop(key, None)
+            self._bodies.pop(key, None)
             return None
-        body = self._held.get(key)
+        body = self._bodies.get(key)
         if body is not None and _state(body) == _state(known):
             return body
         body = await self._cluster.get(Ref(self._cluster.name, self._view.kind, *key))
         if body is not None:
-            if len(self._held) >= _MOST:
-                self._held.pop(next(iter(self._held)))
-            self._held[key] = body
+            if len(self._bodies) >= _MOST:
+                self._bodies.pop(next(iter(self._bodies)))
+            self._bodies[key] = body
         return body
 
 

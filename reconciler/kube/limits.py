@@ -70,7 +70,7 @@ class Look:
         if self._octets < 0:
             raise Excess(f"answered more than {size(self._most)} in one look")
 
-    def hold(self, memory: int) -> None:
+    def spend(self, memory: int) -> None:
         """Count what is made of an answer. Raises Excess."""
         self._memory -= memory
         if self._memory < 0:

@@ -49,9 +49,9 @@ class Networks:
     @property
     def environment(self) -> Mapping[str, str]:
         """The variables by which a konnector refuses the same, whatever its own flags say."""
-        said = {_DENIED: self.deny, _ALLOWED: self.allow}
+        ranges = {_DENIED: self.deny, _ALLOWED: self.allow}
         return (
-            {name: ",".join(map(str, cidrs)) for name, cidrs in said.items()} if self.deny else {}
+            {name: ",".join(map(str, cidrs)) for name, cidrs in ranges.items()} if self.deny else {}
         )
 
 

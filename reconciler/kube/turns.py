@@ -132,11 +132,11 @@ class Places:
             self._take(party)
         else:
             await _turn_in(self._waiting, party, lambda: self._leave(party))
-        held = [party]
+        taken = [party]
 
         def leave() -> None:
-            if held:
-                self._leave(held.pop())
+            if taken:
+                self._leave(taken.pop())
 
         if longest is not None:
             asyncio.get_running_loop().call_later(longest, leave)

@@ -34,7 +34,7 @@ from reconciler.planning.site import Index
 MANY_SPACES: Final = 16
 _MANY: Final = 8
 SECRETS: Final = (names.KUBECONFIG, names.BINDER)
-_NAMESPACE: Final = base_model.Form(base_model.NAME.pattern, base_model.NAME.what, most=63)
+_NAMESPACE: Final = base_model.Form(base_model.NAME.pattern, base_model.NAME.rule, most=63)
 _OBJECT: Final = base_model.OBJECT
 
 
@@ -225,7 +225,7 @@ def secrets_of_app_cluster_bindings(
     for binding in bindings:
         identity = m.namespace_of(binding), m.name_of(binding)
         labelled = m.labels_of(binding).get(keys.FLEET) == fleet.name
-        if identity in ours or (labelled and kept.hold(binding)):
+        if identity in ours or (labelled and kept.contains(binding)):
             secret = m.get_text(binding, "spec", "kubeconfigSecretRef", "name")
             namespace = m.get_text(binding, "spec", "kubeconfigSecretRef", "namespace")
             if secret and namespace:

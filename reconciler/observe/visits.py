@@ -95,21 +95,21 @@ class ReadTurn:
 
     def __init__(self, slots: ReadSlots, clock: asyncio.Timeout) -> None:
         self._all, self._clock = slots, clock
-        self._held = 0.0  # what is left while the clock stands still
+        self._frozen = 0.0  # what is left while the clock stands still
 
     @property
     def left(self) -> float:
         """The seconds that are left."""
         when = self._clock.when()
-        return self._held if when is None else max(when - asyncio.get_running_loop().time(), 0.0)
+        return self._frozen if when is None else max(when - asyncio.get_running_loop().time(), 0.0)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Take a slot. The clock stands still while others make this cluster wait."""
-        self._held = self.left
+        self._frozen = self.left
         self._clock.reschedule(None)
         async with self._all.slot():
-            self._clock.reschedule(asyncio.get_running_loop().time() + self._held)
+            self._clock.reschedule(asyncio.get_running_loop().time() + self._frozen)
             yield
 
 
@@ -255,8 +255,8 @@ def _verdict(error: Exception, access: Access, reached: Reached | None) -> Unava
 def _unusable(error: ConfigError, access: Access) -> Unavailable:
     """Return the verdict on a cluster that there is no way to."""
     remedy = f"Mend {access}, or spec.access of this cluster's document"
-    said = ": ".join(filter(None, (error.where, error.message)))  # the hint is the remedy
-    return Unavailable(f"cannot be reached by {access}: {said}", error.hint or remedy)
+    fault = ": ".join(filter(None, (error.where, error.message)))  # the hint is the remedy
+    return Unavailable(f"cannot be reached by {access}: {fault}", error.hint or remedy)
 
 
 def failed(errors: Sequence[ClusterError], access: Access, address: Address | None) -> Unavailable:

@@ -69,7 +69,7 @@ def _placed(fleet: Fleet, cluster: AppCluster, fresh: Placement, live: Manifest)
     unmanaged = frozenset(
         resource for resource in listed if (resource.group, resource.plural) not in wanted
     )
-    said = policies_of(live)
+    policies = policies_of(live)
     secret = ("spec", "kubeconfigSecretRef")
     return replace(
         fresh,
@@ -80,7 +80,7 @@ def _placed(fleet: Fleet, cluster: AppCluster, fresh: Placement, live: Manifest)
         kubeconfig_name=manifest.get_text(live, *secret, "name") or fresh.kubeconfig_name,
         # What left stays listed here: letting it go is a line of its own.
         unmanaged=unmanaged,
-        policies={one.name: said[one.name] for one in unmanaged if one.name in said},
+        policies={one.name: policies[one.name] for one in unmanaged if one.name in policies},
     )
 
 
@@ -192,14 +192,14 @@ def prunes_of(site: Site, live: Manifest, listed: Collection[GroupResource]) -> 
     """
     ref = site.control_plane.ref(api.APP_CLUSTER_BINDING, live)
     letting_go = prune_units.remembered(live)
-    said, cluster = policies_of(live), site.app.name
+    policies, cluster = policies_of(live), site.app.name
     for key in sorted(
         {
             *(UnitKey(cluster, resource.group, resource.plural) for resource in listed),
             *(unit_of(cluster, name) for name in letting_go),
         }
     ):
-        policy = letting_go.get(key.name) or said.get(key.name, DeletionPolicy.RELEASE)
+        policy = letting_go.get(key.name) or policies.get(key.name, DeletionPolicy.RELEASE)
         steps = tuple(_release_steps(site, key, ref))
         yield Prune(key, key.name, ref, live, policy, steps, policy, ref)
 
@@ -233,7 +233,7 @@ def unmanaged_warning(site: Site) -> set[str]:
 def _listed_by_us(app_cluster_binding: Manifest) -> bool:
     """Return whether we wrote the list of units: an adoption writes none, and releases none."""
     written = field_set.owned(app_cluster_binding, keys.MANAGER_CLI)
-    return field_set.holds(written, field_set.place_of("spec", "apiExports"))
+    return field_set.has(written, field_set.place_of("spec", "apiExports"))
 
 
 def _release_steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:

@@ -182,7 +182,7 @@ class WidenedClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Tripped:
     """A guard that tripped: which, why, and in which clusters. Lines name it as `held`."""
 
     guard: str  # max-deletes, in-use, allow-empty, identity, suspended, block, ...
@@ -215,7 +215,7 @@ class Plan:
     changes: tuple[Change, ...] = field(repr=False)
     sections: Mapping[str, str]
     widened: tuple[WidenedClaim, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[Tripped, ...] = ()
     unseen: tuple[UnseenCluster, ...] = ()
     warnings: tuple[str, ...] = ()
     clusters_total: Annotated[int, pydantic.Field(alias="clusters")] = 0

@@ -52,8 +52,8 @@ def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
     )
     if site.control_plane.blind:
         return (line,) if site.undecided else ()
-    held = site.control_plane.get(refs.SECRET, placed.kubeconfig_namespace, placed.kubeconfig_name)
-    facts = None if held is None else api.kubeconfig_facts_of(held)
+    own = site.control_plane.get(refs.SECRET, placed.kubeconfig_namespace, placed.kubeconfig_name)
+    facts = None if own is None else api.kubeconfig_facts_of(own)
     written = any(change.acts and change.wanted and change.wanted.kubeconfig for change in changes)
     noted = manifest.annotations_of(live).get(keys.CREDENTIAL, "")
     unnoted = tuple(_unnoted_bindings(site, manifest.uid_of(live), changes))
@@ -166,8 +166,8 @@ def _widened(wanted: Wanted, live: Manifest) -> Wanted:
     if wanted.ref.kind != refs.CLUSTER_ROLE:
         return wanted
     stated = manifest.get_maps(wanted.manifest, "rules")
-    held = [rule for rule in manifest.get_maps(live, "rules") if rule not in stated]
-    return replace(wanted, manifest=manifest.put(wanted.manifest, [*stated, *held], "rules"))
+    kept = [rule for rule in manifest.get_maps(live, "rules") if rule not in stated]
+    return replace(wanted, manifest=manifest.put(wanted.manifest, [*stated, *kept], "rules"))
 
 
 def _is_foreign_right(site: Site, live: Manifest, wanted: Wanted) -> bool:
@@ -204,25 +204,25 @@ def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change
         return draft
     # What is noted says already only what the source decides.
     own = site.app.blind or api.is_mirrored(live)
-    held = api.kubeconfig_facts_of(live) if own else api.mirrored_facts(live, source)
-    fields = _ways_apart(held, source)
+    old = api.kubeconfig_facts_of(live) if own else api.mirrored_facts(live, source)
+    fields = _ways_apart(old, source)
     if not fields:
         return draft
-    if held is not None and not own:  # its address stays
+    if old is not None and not own:  # its address stays
         wanted = replace(wanted, kubeconfig=replace(wanted.kubeconfig, server="", ca=""))
     return replace(
         draft,
         action=Action.UPDATE,
-        reason=_why_mended(site, held, fields),
+        reason=_why_mended(site, old, fields),
         fields=fields,
         after=wanted.manifest,
         wanted=wanted,
     )
 
 
-def _why_mended(site: Site, held: api.KubeconfigFacts | None, fields: Sequence[FieldChange]) -> str:
+def _why_mended(site: Site, old: api.KubeconfigFacts | None, fields: Sequence[FieldChange]) -> str:
     """Return the fault of K, the program that repairs it, and the time."""
-    if held is None:
+    if old is None:
         return "holds no kubeconfig; apply writes it"
     if not is_new_address(fields):
         return "its token is revoked; apply writes the present one"

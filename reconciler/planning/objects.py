@@ -101,8 +101,8 @@ def _marks_of(stated: Manifest) -> Manifest:
     metadata = manifest.get_map(stated, "metadata")
     kept: dict[str, JSON] = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
     for field, known in _MARKS.items():
-        held = manifest.get_text_map(metadata, field)
-        if marks := {name: value for name, value in held.items() if name in known}:
+        stated_marks = manifest.get_text_map(metadata, field)
+        if marks := {name: value for name, value in stated_marks.items() if name in known}:
             kept[field] = marks
     return {"apiVersion": stated["apiVersion"], "kind": stated["kind"], "metadata": kept}
 
@@ -209,12 +209,12 @@ def sealed(change: Change, live: Manifest | None, wanted: Wanted) -> Change:
 
 
 def _changes(live: Manifest, stated: Manifest) -> tuple[FieldChange, ...]:
-    held = normalize(live)
+    now = normalize(live)
     # Most objects hold all that is stated, and then nothing of it waits for the apply to be known.
-    if manifest.covers(held, normalize(stated)):
+    if manifest.covers(now, normalize(stated)):
         return ()
     wanted = normalize(_known(stated, live))
-    return () if manifest.covers(held, wanted) else field_changes(_shadow(held, wanted), wanted)
+    return () if manifest.covers(now, wanted) else field_changes(_shadow(now, wanted), wanted)
 
 
 def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:
@@ -252,8 +252,8 @@ def _resolve(stated: JSON, live: JSON) -> JSON:
     if stated == manifest.KNOWN_AFTER_APPLY:
         return stated if live is None else live
     if isinstance(stated, Mapping):
-        held = live if isinstance(live, Mapping) else {}
-        return {key: _resolve(value, held.get(key)) for key, value in stated.items()}
+        present = live if isinstance(live, Mapping) else {}
+        return {key: _resolve(value, present.get(key)) for key, value in stated.items()}
     return stated
 
 

@@ -68,14 +68,14 @@ def unreadable(control_plane: Index, namespace: str, name: str) -> Blocked | Non
     )
 
 
-def belongs_to_another(what: str, live: Manifest, app: Index) -> Blocked | None:
+def belongs_to_another(subject: str, live: Manifest, app: Index) -> Blocked | None:
     """Refuse an object that was made for an app cluster with another identity."""
     known = recorded(live)
     if not known or known == app.seen.uid:
         return None
     return Blocked(
         "identity",
-        f"{what} belongs to the app cluster with the identity {known}, and the one reached "
+        f"{subject} belongs to the app cluster with the identity {known}, and the one reached "
         f"has {app.seen.uid}: correct the kubeconfig, or see `klutchctl explain identity`",
     )
 
@@ -151,8 +151,8 @@ def _renamed(cluster: AppCluster, space: Manifest) -> Blocked:
     former = manifest.labels_of(space).get(keys.CLUSTER, "")
     if former == cluster.name:
         return _UNDECIDED
-    said = f"it was called {former}, if these prove it, and its objects get the new name"
-    return replace(_UNDECIDED, reason=f"{LOOKED_AT}: {said}")
+    note = f"it was called {former}, if these prove it, and its objects get the new name"
+    return replace(_UNDECIDED, reason=f"{LOOKED_AT}: {note}")
 
 
 def _may_be_taken_over(fleet: Fleet, control_plane: Index, app: Index) -> bool:
@@ -205,8 +205,8 @@ def _taken_over(control_plane: Index, app: Index) -> Sequence[Manifest] | Blocke
         source = facts.namespace, secret_name(binding)
         if refused := unreadable(control_plane, *source):
             return refused
-        held = control_plane.get(SECRET, *source)
-        theirs = api.kubeconfig_facts_of(held) if held is not None else None
+        kubeconfig = control_plane.get(SECRET, *source)
+        theirs = api.kubeconfig_facts_of(kubeconfig) if kubeconfig is not None else None
         if theirs is not None and theirs.same_token(facts.token_digest):
             found[facts.namespace] = space
     return [found[name] for name in sorted(found)]

@@ -87,13 +87,13 @@ def parse(content: bytes, path: str) -> Plan:
 
 def _identity(found: Manifest) -> str:
     """Digest a document, also one of a later minor version whose new fields we do not know."""
-    said = {key: value for key, value in found.items() if key not in _NOT_IDENTITY}
-    said["unseen"] = [cluster.get("name") for cluster in manifest.get_maps(found, "unseen")]
-    said["changes"] = [
+    identity = {key: value for key, value in found.items() if key not in _NOT_IDENTITY}
+    identity["unseen"] = [cluster.get("name") for cluster in manifest.get_maps(found, "unseen")]
+    identity["changes"] = [
         {**change, "reason": ""} if change.get("action") == Action.UNKNOWN else change
         for change in manifest.get_maps(found, "changes")
     ]
-    return manifest.digest(said)[:ID_LENGTH]
+    return manifest.digest(identity)[:ID_LENGTH]
 
 
 def _content(plan: Plan) -> dict[str, JSON]:

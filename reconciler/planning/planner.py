@@ -32,7 +32,7 @@ from reconciler.fleet.values import (
     UnitKey,
 )
 from reconciler.planning import app_cluster_bindings, preflight, prune_clusters, prune_units, roots
-from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster, WidenedClaim
+from reconciler.planning.changes import Action, Change, Plan, Tripped, UnseenCluster, WidenedClaim
 from reconciler.planning.clusters import address_warnings, plan_cluster
 from reconciler.planning.permission_claims import offered_by
 from reconciler.planning.placement import LOOKED_AT, Blocked
@@ -49,7 +49,7 @@ class _Draft:
 
     changes: list[Change] = field(default_factory=list)
     widened: list[WidenedClaim] = field(default_factory=list)
-    held: list[Held] = field(default_factory=list)
+    held: list[Tripped] = field(default_factory=list)
     unseen: list[UnseenCluster] = field(default_factory=list)
     warnings: set[str] = field(default_factory=set)
     bodies: set[Ref] = field(default_factory=set)
@@ -90,9 +90,9 @@ def plan(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Pl
 
 def _plan(fleet: Fleet, live: Live, draft: _Draft) -> Plan:
     in_use = prune_units.units_in_use(fleet.guards, draft.changes, draft.in_use, draft.consented)
-    whole_run = prune_units.held_back(fleet, draft.changes, draft.changes, draft.unread)
+    whole_run = prune_units.run_guards(fleet, draft.changes, draft.changes, draft.unread)
     changes = prune_units.marked(draft.changes, in_use, whole_run)
-    held = [*draft.held, *(in_use[unit] for unit in sorted(in_use)), *whole_run]
+    tripped = [*draft.held, *(in_use[unit] for unit in sorted(in_use)), *whole_run]
     made = Plan(
         fleet=fleet.name,
         revision=fleet.revision,
@@ -100,7 +100,7 @@ def _plan(fleet: Fleet, live: Live, draft: _Draft) -> Plan:
         changes=changes,
         sections=draft.sections,
         widened=tuple(draft.widened),
-        held=tuple(held),
+        held=tuple(tripped),
         unseen=tuple(sorted(draft.unseen, key=lambda one: one.name)),
         warnings=tuple(sorted(draft.warnings)),
         clusters_total=len(live.control_planes) + len(draft.sections),
@@ -126,7 +126,7 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
             reason = "the cluster, or its control plane, could not be read"
             draft.changes += _each(wanted, reason, Action.UNKNOWN)
         elif isinstance(found, Blocked):
-            _hold(draft, cluster, wanted, found)
+            _block(draft, cluster, wanted, found)
         else:
             _site(draft, found, wanted)
     for plane in sorted(draft.awaiting):
@@ -143,13 +143,13 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
     left = [app for app in seen if app.name in removed]
     unread = [name for name, one in states if isinstance(one, Unavailable)]
     awake = {name for name in names if fleet.clusters[name].suspended is None}
-    held = [
+    unplaced = [
         app for app in seen if app.name in awake and not isinstance(preflights.get(app.name), Site)
     ]
-    if left or unread or held:
+    if left or unread or unplaced:
         known = prune_clusters.known_of(fleet, live)
         _leave(draft, known, left, planes)
-        draft.unread = prune_clusters.unread(known, planes.values(), unread, held)
+        draft.unread = prune_clusters.unread(known, planes.values(), unread, unplaced)
     return draft
 
 
@@ -158,10 +158,10 @@ def _without_backend(plane: str, known: Mapping[Ref, Manifest | None], lease: Re
         return set()
     look = leases.look_of(known[lease])
     at = None if look is None else look.renewed_at
-    said = leases.NO_BACKEND
+    problem = leases.NO_BACKEND
     if look is not None and at is not None:
-        said = leases.backend_stopped(look.namespace, at)
-    return {f"control plane {plane}: {said}; new bindings wait for it"}
+        problem = leases.backend_stopped(look.namespace, at)
+    return {f"control plane {plane}: {problem}; new bindings wait for it"}
 
 
 def _leave(
@@ -314,11 +314,11 @@ def _count(draft: _Draft, app: Index, key: UnitKey) -> int | None:
     return count
 
 
-def _hold(draft: _Draft, cluster: AppCluster, wanted: Sequence[Unit], misplaced: Blocked) -> None:
+def _block(draft: _Draft, cluster: AppCluster, wanted: Sequence[Unit], misplaced: Blocked) -> None:
     """Hold back a whole cluster, or leave it to an apply."""
     action = Action.ADOPT if misplaced.by_apply else Action.BLOCKED
     if action is Action.BLOCKED:
-        draft.held.append(Held(misplaced.guard, misplaced.reason, (cluster.name,)))
+        draft.held.append(Tripped(misplaced.guard, misplaced.reason, (cluster.name,)))
     draft.changes.append(_whole(cluster, misplaced.reason, action))
     draft.changes += _each(wanted, misplaced.reason, action)
 

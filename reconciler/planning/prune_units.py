@@ -21,7 +21,7 @@ from reconciler.fleet.values import (
     UnitKey,
     read_unit_policies,
 )
-from reconciler.planning.changes import Action, Change, Held, Step, Verb
+from reconciler.planning.changes import Action, Change, Step, Tripped, Verb
 from reconciler.planning.objects import before_digest
 from reconciler.planning.placement import bindings
 from reconciler.planning.site import Index, Site
@@ -261,12 +261,12 @@ def budget(guards: Guards, known: int) -> int:
     return min(guards.max_deletes, max(1, math.ceil(known * percent / 100)))
 
 
-def held_back(
+def run_guards(
     fleet: Fleet,
     changes: Sequence[Change],
     known: Iterable[Change],
     unread: frozenset[UnitKey] = frozenset(),
-) -> tuple[Held, ...]:
+) -> tuple[Tripped, ...]:
     """Return the guards that trip for the run as a whole; each holds back all pruning.
 
     `known` are all lines of the plan. `unread` units leave as well, once their clusters can be
@@ -279,16 +279,16 @@ def held_back(
     pruned = {change.unit for change in pruning if change.unit} | unread
     units = {*fleet.units, *unread, *(one.unit for one in known if one.unit is not None)}
     clusters = tuple(sorted({change.cluster for change in pruning}))
-    held = []
+    tripped = []
     if guards.mode is PruneMode.REPORT and any(change.leaves for change in pruning):
         message = "prune.mode is report: releases and deletions are only shown"
-        held.append(Held("report", message, clusters))
+        tripped.append(Tripped("report", message, clusters))
     if not fleet.units and not guards.allow_empty:
         message = (
             "the files have no unit left, so nothing is released, replaced or deleted; "
             "set prune.allowEmpty if that is intended"
         )
-        held.append(Held("allow-empty", message, clusters))
+        tripped.append(Tripped("allow-empty", message, clusters))
     limit = budget(guards, len(units))
     if len(pruned) > limit:
         hidden = f" ({len(unread)} where nothing is planned)" if unread else ""
@@ -298,8 +298,8 @@ def held_back(
             f"{guards.max_delete_percent} of {len(units)}, but half below {SMALL}): none is; "
             "raise the budget in the files, take smaller steps, or name them to `klutchctl release`"
         )
-        held.append(Held("max-deletes", message, clusters))
-    return tuple(held)
+        tripped.append(Tripped("max-deletes", message, clusters))
+    return tuple(tripped)
 
 
 def units_in_use(
@@ -307,13 +307,13 @@ def units_in_use(
     changes: Sequence[Change],
     in_use: Mapping[UnitKey, int | None],
     consented: Collection[UnitKey],
-) -> dict[UnitKey, Held]:
+) -> dict[UnitKey, Tripped]:
     """Return the units that may not be replaced or deleted because instances of them may exist.
 
     `in_use` counts instances; None, or nothing, is unknown, which is not none. `consented` are
     units whose own policy is Delete: with keepIfInUse false their instances go as well.
     """
-    held = {}
+    tripped = {}
     for change in changes:
         risky = change.action in (Action.REPLACE, Action.DELETE) and not change.keeps_data
         if not risky or change.unit is None:
@@ -327,12 +327,12 @@ def units_in_use(
             f"{change.unit}: {exist} exist, so it is not {change.action.value}d; "
             "remove them first, or release the unit instead"
         )
-        held[change.unit] = Held("in-use", message, (change.cluster,))
-    return held
+        tripped[change.unit] = Tripped("in-use", message, (change.cluster,))
+    return tripped
 
 
 def marked(
-    changes: Sequence[Change], in_use: Mapping[UnitKey, Held], whole_run: Sequence[Held]
+    changes: Sequence[Change], in_use: Mapping[UnitKey, Tripped], run_wide: Sequence[Tripped]
 ) -> tuple[Change, ...]:
     """Return the lines, each with the guards that hold it back.
 
@@ -348,9 +348,9 @@ def marked(
         if change.action in PRUNING:
             if change.unit in in_use or (change.unit is None and change.cluster in leaving):
                 yield "in-use"
-            for held in whole_run:
-                if held.guard != "report" or change.leaves:
-                    yield held.guard
+            for tripped in run_wide:
+                if tripped.guard != "report" or change.leaves:
+                    yield tripped.guard
 
     return tuple(
         replace(change, held=held) if (held := tuple(holding(change))) else change

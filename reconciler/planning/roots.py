@@ -38,7 +38,7 @@ class Places:
     named: frozenset[tuple[str, str]]
     adopted: Mapping[str, Sequence[Manifest]] = field(default_factory=dict)
 
-    def hold(self, binding: Manifest) -> bool:
+    def contains(self, binding: Manifest) -> bool:
         """Return whether an AppClusterBinding is in one of them, whatever it says."""
         if self.keep(binding):
             return True
@@ -137,13 +137,13 @@ def by_place(
     everything = seen.objects.get(APP_CLUSTER_BINDING, ())
     known = places(fleet, documents, seen.objects.get(NAMESPACE, ()), everything)
     labelled = [one for one in everything if labels_of(one).get(keys.FLEET) == fleet.name]
-    kept = [one for one in everything if known.hold(one)]
-    return kept, [one for one in labelled if not known.hold(one)]
+    kept = [one for one in everything if known.contains(one)]
+    return kept, [one for one in labelled if not known.contains(one)]
 
 
-def unproved(fleet: Fleet, cluster: AppCluster, stranger: Manifest) -> Blocked:
+def unproved(fleet: Fleet, cluster: AppCluster, candidate: Manifest) -> Blocked:
     """Hold a cluster without a root that is known, of which one elsewhere may have the data."""
-    namespace, name = identity_of(stranger)
+    namespace, name = identity_of(candidate)
     fresh = default_placement(fleet, cluster).space
     yes = f"label Namespace {namespace} {keys.FLEET}={fleet.name}"
     if fleet.control_planes[cluster.control_plane].mode is Mode.APP_CLUSTER_BINDING:

@@ -178,7 +178,7 @@ def _replaced(change: Change, live: Manifest | None, reason: str) -> Change:
 
 
 def _waits_for(request: Manifest) -> str:
-    found = conditions.said(request, "ExportsReady")
+    found = conditions.get(request, "ExportsReady")
     if found is None or not found.reason:
         return "the backend has not answered the request yet"
     return f"ExportsReady is {found.status}, {found.reason}: {found.message}"
@@ -252,13 +252,13 @@ def _widened(unit: Unit, live: Manifest | None, wanted: Wanted) -> tuple[Widened
     """Return the claims that would reach further than the live binding lets them."""
     if live is None:
         return ()
-    held = [normalize_claim(claim) for claim in manifest.get_maps(live, "spec", "permissionClaims")]
+    old = [normalize_claim(claim) for claim in manifest.get_maps(live, "spec", "permissionClaims")]
     found = []
     for claim in map(
         normalize_claim, manifest.get_maps(wanted.manifest, "spec", "permissionClaims")
     ):
-        if permission_claims.is_wider(claim, held):
-            before = [permission_claims.reach(one) for one in permission_claims.alike(claim, held)]
+        if permission_claims.is_wider(claim, old):
+            before = [permission_claims.reach(one) for one in permission_claims.alike(claim, old)]
             found.append(
                 WidenedClaim(
                     unit=unit.key,
@@ -288,8 +288,8 @@ def _opened(unit: Unit, binding: Wanted) -> tuple[str, ...]:
     opened = reserved(manifest.get_maps(binding.manifest, "spec", "permissionClaims"))
     if not opened:
         return ()
-    said = "its claims reach namespaces of the cluster itself"
-    return (f"{unit.key} ({unit.origin}): {said}: {', '.join(opened)}",)
+    warning = "its claims reach namespaces of the cluster itself"
+    return (f"{unit.key} ({unit.origin}): {warning}: {', '.join(opened)}",)
 
 
 def line_of(unit: Unit, ref: Ref, action: Action, reason: str) -> Change:

@@ -76,7 +76,7 @@ def _likeness(plan: Plan, cluster: str, lines: Sequence[Change]) -> bytes:
 
 
 def _stated(line: Change, words: Sequence[str]) -> Manifest:
-    said = {
+    stated = {
         key: value
         for key, value in whole_line(line).items()
         if key not in _NAMED and key not in _ELSEWHERE
@@ -88,7 +88,7 @@ def _stated(line: Change, words: Sequence[str]) -> Manifest:
         ]
         for field in line.fields
     ]
-    return {**said, "fields": fields}
+    return {**stated, "fields": fields}
 
 
 def _common(line: Change, path: str, value: JSON, words: Sequence[str]) -> JSON:

@@ -149,8 +149,8 @@ def imports(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) ->
         except Unsayable as reason:
             left.append((str(binding.unit), str(reason)))
             continue
-        said = canonical({"claims": list(one.claims), "parameters": one.parameters})
-        alike[one.group, one.resource, said].append((binding.unit.cluster, one))
+        content = canonical({"claims": list(one.claims), "parameters": one.parameters})
+        alike[one.group, one.resource, content].append((binding.unit.cluster, one))
     found = (
         replace(some[0][1], clusters=tuple(sorted(name for name, _ in some)))
         for _, some in sorted(alike.items(), key=lambda item: item[0])

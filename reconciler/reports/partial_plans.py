@@ -170,16 +170,16 @@ def releases(
 def _guarded(fleet: Fleet, plan: Plan, lines: Sequence[Change], clusters: Collection[str]) -> Plan:
     """Hold the lines against the guards as a run of their own, which they are."""
     free = [replace(line, held=()) for line in lines]
-    held = prune_units.held_back(letting_go(fleet), free, plan.changes)
+    tripped = prune_units.run_guards(letting_go(fleet), free, plan.changes)
     stuck = {(line.cluster,) for line in lines if _is_blocked_whole(line)}
     misplaced = [one for one in plan.held if one.clusters in stuck]
     return identified(
         replace(
             plan,
-            changes=prune_units.marked(free, {}, held),
+            changes=prune_units.marked(free, {}, tripped),
             sections={name: at for name, at in plan.sections.items() if name in clusters},
             widened=(),
-            held=(*misplaced, *held),
+            held=(*misplaced, *tripped),
             warnings=(),
         )
     )
@@ -225,12 +225,12 @@ def drift(plan: Plan) -> Plan:
             changes=kept,
             widened=tuple(claim for claim in plan.widened if claim.unit in repaired),
             held=tuple(
-                held
-                for held in plan.held
+                tripped
+                for tripped in plan.held
                 if any(  # one that is misplaced is held as a whole cluster
-                    held.guard in one.held or (one.action is Action.BLOCKED and one.unit is None)
+                    tripped.guard in one.held or (one.action is Action.BLOCKED and one.unit is None)
                     for one in kept
-                    if one.cluster in held.clusters
+                    if one.cluster in tripped.clusters
                 )
             ),
             warnings=(),

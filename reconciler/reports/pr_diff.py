@@ -195,8 +195,8 @@ def _of_units(base: Fleet, head: Fleet) -> Iterator[Edit]:
     alike: dict[tuple[Effect, str, str, bytes], tuple[Edit, list[str]]] = {}
     for key in sorted(base.units.keys() | head.units.keys()):
         for edit in _of_unit(base.units.get(key), head.units.get(key)):
-            said = [[field.path, field.before, field.after] for field in edit.fields]
-            group = (edit.effect, edit.name, edit.resource, canonical(said))
+            values = [[field.path, field.before, field.after] for field in edit.fields]
+            group = (edit.effect, edit.name, edit.resource, canonical(values))
             alike.setdefault(group, (edit, []))[1].append(key.cluster)
     for edit, clusters in alike.values():
         yield replace(edit, clusters=tuple(clusters))
@@ -250,16 +250,16 @@ def _claims(unit: Unit) -> Manifest:
 
 
 def _reach(claim: Claim) -> str:
-    said = []
+    limits = []
     if claim.names != (permission_claims.ANY,):
-        said.append(f"names [{', '.join(claim.names)}]")
+        limits.append(f"names [{', '.join(claim.names)}]")
     if claim.namespaces != (permission_claims.ANY,):
-        said.append(permission_claims.places(claim.namespaces))
+        limits.append(permission_claims.places(claim.namespaces))
     labels = (",".join(f"{key}={value}" for key, value in pairs) for pairs in claim.labels)
     if claim.labels:
-        said.append(f"labels {' or '.join(labels)}")
-    said += _unjudged(claim)
-    return f"{' '.join(said) or 'all'}{'' if claim.accepted else ' rejected'}"
+        limits.append(f"labels {' or '.join(labels)}")
+    limits += _unjudged(claim)
+    return f"{' '.join(limits) or 'all'}{'' if claim.accepted else ' rejected'}"
 
 
 def _unjudged(claim: Claim) -> list[str]:

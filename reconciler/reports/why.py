@@ -17,12 +17,12 @@ from reconciler.fleet.models import PolicyDocument
 from reconciler.fleet.reference_index import ReferenceIndex
 from reconciler.fleet.service_models import Selector
 from reconciler.fleet.values import Claim, Fleet, PruneMode, UnitKey
-from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
+from reconciler.planning.changes import Action, Change, Plan, Tripped, UnseenCluster
 from reconciler.planning.prune_units import PRUNING
 from reconciler.reports.imports import unmanaged_units
 from reconciler.reports.partial_plans import Target, named_units, unknown
 
-_OFF = Held("off", "prune.mode is off: units that left the files are ignored")
+_OFF = Tripped("off", "prune.mode is off: units that left the files are ignored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Clause:
 
     text: str
     origin: Origin
-    holds: bool
+    matches: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,8 @@ def _clauses(bound: ResolvedBinding, cluster: str, references: ReferenceIndex) -
     labels = {cluster: references.labels[cluster]}
 
     def clause(text: str, steps: Sequence[str | int], **part: Any) -> Clause:
-        holds = bool(reference_index.selected(Selector(**part), labels))
-        return Clause(text, document.at("spec", "clusters", *steps), holds)
+        matches = bool(reference_index.selected(Selector(**part), labels))
+        return Clause(text, document.at("spec", "clusters", *steps), matches)
 
     for key, value in sorted(selector.match_labels.items()):
         yield clause(f"{key}={value}", ("matchLabels", key), match_labels={key: value})
@@ -208,7 +208,7 @@ def explained(loaded: Loaded, live: Live, plan: Plan, target: Target) -> Explana
         plan,
         changes=lines,
         widened=tuple(claim for claim in plan.widened if claim.unit in named),
-        held=tuple(_held(loaded.fleet, plan, lines)),
+        held=tuple(_tripped(loaded.fleet, plan, lines)),
         unseen=unseen,
         warnings=(),
     )
@@ -222,12 +222,12 @@ def _is_whole(change: Change) -> bool:
     return change.action is Action.BLOCKED or (change.subject == "cluster" and not change.ref.name)
 
 
-def _held(fleet: Fleet, plan: Plan, lines: Iterable[Change]) -> Iterable[Held]:
+def _tripped(fleet: Fleet, plan: Plan, lines: Iterable[Change]) -> Iterable[Tripped]:
     tripped = {(guard, line.cluster) for line in lines for guard in line.held}
     blocked = {line.cluster for line in lines if line.action is Action.BLOCKED}
     for held in plan.held:
-        holds = any((held.guard, name) in tripped for name in held.clusters)
-        if holds or (len(held.clusters) == 1 and held.clusters[0] in blocked):
+        matches = any((held.guard, name) in tripped for name in held.clusters)
+        if matches or (len(held.clusters) == 1 and held.clusters[0] in blocked):
             is_off = held.guard == "report" and fleet.guards.mode is PruneMode.OFF
             yield _OFF if is_off else held
 

@@ -165,11 +165,11 @@ class _Server:
         if scheme.lower() == "basic" and self._login:
             self._authorization = self._login
             return
-        said = dict(_CHALLENGE.findall(rest))
-        if scheme.lower() != "bearer" or not said.get("realm"):
+        parameters = dict(_CHALLENGE.findall(rest))
+        if scheme.lower() != "bearer" or not parameters.get("realm"):
             raise Unfetched("it asks for a credential, and there is none", where=shown(url))
-        query = {key: said[key] for key in ("service", "scope") if key in said}
-        realm = f"{said['realm']}?{urlencode(query)}"
+        query = {key: parameters[key] for key in ("service", "scope") if key in parameters}
+        realm = f"{parameters['realm']}?{urlencode(query)}"
         answer = _good(await self._http.get(realm, headers=self._login), realm)
         try:
             document = orjson.loads(answer.body)

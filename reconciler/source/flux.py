@@ -77,7 +77,7 @@ def artifact_of(live: Manifest | None, name: FluxName, *, verified: bool) -> Flu
     ready, verification = (
         conditions.current(live, kind) or Condition(kind, "") for kind in (READY, "SourceVerified")
     )
-    said = f": {ready.message}" if ready.message else ""
+    detail = f": {ready.message}" if ready.message else ""
     why = verification.message or ready.message
     why = f"its newest form has to be Ready and SourceVerified. {why}"
     if verified and verification.status == FALSE:
@@ -85,11 +85,11 @@ def artifact_of(live: Manifest | None, name: FluxName, *, verified: bool) -> Flu
     found = get(live, "status", "artifact")
     url, digest, revision = (get_text(found, key) for key in ("url", "digest", "revision"))
     if not (url and digest):
-        raise Unfetched(f"Flux has no artifact of it{said}", where=str(name))
+        raise Unfetched(f"Flux has no artifact of it{detail}", where=str(name))
     whole = get_int(live, "status", "observedGeneration")  # an ExternalArtifact has none
     is_old = whole not in (None, get_int(live, "metadata", "generation"))
-    if is_old or (not ready.status and conditions.said(live, READY)):
-        raise Unfetched(f"Flux has not looked at its newest form yet{said}", where=str(name))
+    if is_old or (not ready.status and conditions.get(live, READY)):
+        raise Unfetched(f"Flux has not looked at its newest form yet{detail}", where=str(name))
     # What was verified is the commit that was looked at last: it is this one where all went well.
     if verified and {ready.status, verification.status} != {TRUE}:
         raise Unverified(f"{name}: {why}", revision="")

@@ -106,10 +106,10 @@ def _links(folder: Path) -> Sequence[Path]:
 
 def _as_the_shell_came(path: Path) -> Path:
     """Return a path from the root; only a shell knows by which links it came to where it is."""
-    said = os.environ.get("PWD", "")
+    shell_folder = os.environ.get("PWD", "")
     with contextlib.suppress(OSError):
-        if said.startswith("/") and os.path.samefile(said, "."):
-            return said / path
+        if shell_folder.startswith("/") and os.path.samefile(shell_folder, "."):
+            return shell_folder / path
     return path.absolute()
 
 

@@ -60,8 +60,8 @@ class Unverified(KlutchError):
     def __init__(self, message: str, *, revision: str) -> None:
         self.revision = revision
         commit = f"commit {revision[:12]}" if revision else "the newest commit"
-        said = f"{commit} is not verified: {message}"
-        super().__init__(f"{said}; see `klutchctl explain SourceUnverified`")
+        fault = f"{commit} is not verified: {message}"
+        super().__init__(f"{fault}; see `klutchctl explain SourceUnverified`")
 
 
 def shown(text: bytes | str) -> str:

@@ -119,11 +119,11 @@ class Verification:
         return found
 
     def _signed(
-        self, signed: SignedObject, what: str, times: Sequence[datetime], *, first: bool = False
+        self, signed: SignedObject, part: str, times: Sequence[datetime], *, first: bool = False
     ) -> Signature:
         armor = signed.signature
         if not armor:
-            raise Refused("it has no signature" if what == "its signature" else f"{what} is absent")
+            raise Refused("it has no signature" if part == "its signature" else f"{part} is absent")
         try:
             if armor.startswith(sshsig.BEGIN):
                 listed = self._ssh.keys()
@@ -133,8 +133,8 @@ class Verification:
                 signer = verify(armor, signed.payload, self._gpg.keys(), now=times[-1])
                 return Signature(self.mode, "gpg", signer, first)
         except Refused as error:
-            raise Refused(f"{what} {error.why}") from None
-        raise Refused(f"{what} is neither of SSH nor of GPG")
+            raise Refused(f"{part} {error.why}") from None
+        raise Refused(f"{part} is neither of SSH nor of GPG")
 
 
 _Keys = TypeVar("_Keys")

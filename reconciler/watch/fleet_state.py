@@ -15,7 +15,7 @@ from reconciler.core.live import control_plane_ref_name
 from reconciler.fleet.values import Fleet, UnitKey
 from reconciler.health.board import Board, BoundUnit, ClusterHealth, ordered
 from reconciler.health.verdict import State, UnitHealth
-from reconciler.planning.changes import Action, Change, Held, UnseenCluster
+from reconciler.planning.changes import Action, Change, Tripped, UnseenCluster
 from reconciler.source.following import Looked
 from reconciler.source.signature import Signature
 from reconciler.watch.agenda import Scope, Task, Trigger
@@ -80,7 +80,7 @@ class Waiting:
     """
 
     lines: tuple[tuple[Change, Outcome | None], ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[Tripped, ...] = ()
     unseen: tuple[UnseenCluster, ...] = ()
     plan_id: str = ""
 
@@ -226,10 +226,10 @@ def _waiting(before: Waiting, scope: Scope, report: Report) -> Waiting:
     lines = [line for line in before.lines if line[0].cluster not in scope]
     unseen = [one for one in before.unseen if one.name not in looked_at]
     others = [one for one in before.held if not one.clusters or not scope.issuperset(one.clusters)]
-    held = {(one.guard, one.clusters): one for one in (*others, *plan.held)}
+    tripped = {(one.guard, one.clusters): one for one in (*others, *plan.held)}
     return Waiting(
         tuple(sorted((*lines, *found), key=lambda line: line[0].cluster)),
-        tuple(held.values()),
+        tuple(tripped.values()),
         (*unseen, *plan.unseen),
         plan.id,
     )

@@ -156,5 +156,5 @@ class Issuer:
         if answer.status == _OK:
             return answer.body
         redirects = 300 <= answer.status < 400
-        what = "redirects, which is not followed" if redirects else f"answers {answer.status}"
-        raise OutboundError(url, what, status=answer.status)
+        problem = "redirects, which is not followed" if redirects else f"answers {answer.status}"
+        raise OutboundError(url, problem, status=answer.status)

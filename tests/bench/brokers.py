@@ -159,7 +159,7 @@ class _Bench:
     async def _is_ready(self) -> bool:
         for kind in _KINDS:
             listing = await self._cluster.list(kind)
-            said = (conditions.said(one, "Ready", conditions.TRUE) for one in listing.items)
+            said = (conditions.get(one, "Ready", conditions.TRUE) for one in listing.items)
             if sum(one is not None for one in said) < INSTANCES:
                 return False
         return True

@@ -172,13 +172,13 @@ EVERYTHING = changes.Plan(
         widened("shop-eu-1", claim="configmaps", before="nothing"),
     ),
     held=(
-        changes.Held(
+        changes.Tripped(
             "max-deletes",
             "3 units would be released, replaced or deleted, and 1 may be: none is; raise the"
             " budget in the files or take smaller steps",
             ("shop-eu-1", "shop-eu-2"),
         ),
-        changes.Held("suspended", "moving"),
+        changes.Tripped("suspended", "moving"),
     ),
     unseen=(
         changes.UnseenCluster(
@@ -215,7 +215,7 @@ HOSTILE = replace(
         replace(one, binding=HOSTILE_TEXT, claim=HOSTILE_TEXT, before=HOSTILE_TEXT)
         for one in EVERYTHING.widened
     ),
-    held=(changes.Held(HOSTILE_TEXT, HOSTILE_TEXT, (HOSTILE_TEXT,)),),
+    held=(changes.Tripped(HOSTILE_TEXT, HOSTILE_TEXT, (HOSTILE_TEXT,)),),
     unseen=(changes.UnseenCluster(HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT),),
     warnings=(HOSTILE_TEXT,),
 )

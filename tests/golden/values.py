@@ -18,7 +18,7 @@ from reconciler.doctor.rights import Side
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import Board, BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
-from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
+from reconciler.planning.changes import Action, Change, Plan, Tripped, UnseenCluster
 from reconciler.reports.pr_diff import Against, Edit, Effect
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -80,7 +80,7 @@ def report(said="refused"):
             "",
             (line("blocked", Action.BLOCKED, "no template"),),
             {"shop": "eu"},
-            held=(Held("max-deletes", said),),
+            held=(Tripped("max-deletes", said),),
             unseen=(UnseenCluster("web", said),),
         ),
         outcomes=(

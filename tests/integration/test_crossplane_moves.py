@@ -160,7 +160,7 @@ async def moving(road: Road, kind: Kind, managed: Kind, *, copies: bool) -> Asyn
 
 async def is_moved(road: Road, copy: Ref) -> bool:
     live = await road.plane.get(copy)
-    ready = conditions.said(live, "Ready")
+    ready = conditions.get(live, "Ready")
     named = get_text(live, "spec", "crossplane", "compositionRef", "name")
     return named.startswith("moved-") and ready is not None and ready.status == "True"
 
@@ -199,5 +199,5 @@ async def test_claims_become_composite_resources_and_no_row_is_lost(road: Road) 
 
 async def is_held(road: Road, context: str) -> bool:
     ref = Ref(road.plane.name, CLUSTER_BINDING, space_of(context), names.CLUSTER_BINDING)
-    said = conditions.said(await road.plane.get(ref), conditions.RECREATION_ALLOWED)
+    said = conditions.get(await road.plane.get(ref), conditions.RECREATION_ALLOWED)
     return said is not None and f"{INSTANCE.plural}.{INSTANCE.group}" in said.message

@@ -235,7 +235,7 @@ def revision(live: Manifest) -> str:
 
 
 async def all_say(team: Team, name: str, condition: str) -> bool:
-    said = conditions.said((await team.composites(name))[-1], condition)
+    said = conditions.get((await team.composites(name))[-1], condition)
     return said is not None and said.status == conditions.TRUE
 
 
@@ -348,6 +348,6 @@ async def test_nothing_is_made_again_while_its_kind_goes(team: Team) -> None:
 
 
 async def waits(team: Team, name: str) -> bool:
-    said = conditions.said(await team.app.get(team.below(team.kind, name)), "Synced")
+    said = conditions.get(await team.app.get(team.below(team.kind, name)), "Synced")
     going = f"CompositeResourceDefinition {team.composite.resource} is being deleted"
     return said is not None and said.reason == "RecreationHeld" and going in said.message

@@ -151,7 +151,7 @@ async def composed(front: Compositions, broker: ServedBroker) -> None:
         with contextlib.suppress(ClusterError):  # Crossplane serves the kind before long
             await cluster.apply(wanted, kind, manager="tests", force=True)
         live = await cluster.get(Ref(name, kind, "default", CLAIMED))
-        ready = conditions.said(live, "Ready")
+        ready = conditions.get(live, "Ready")
         assert ready is not None, live
         assert ready.status == "True", ready
         return True

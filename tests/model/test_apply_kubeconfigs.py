@@ -50,7 +50,7 @@ async def leads_to(scene, server):
 
 
 async def connected(scene):
-    return conditions.said(await scene.at(scene.binding), conditions.CONNECTED)
+    return conditions.get(await scene.at(scene.binding), conditions.CONNECTED)
 
 
 async def is_connected(scene):

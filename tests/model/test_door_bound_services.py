@@ -70,7 +70,7 @@ async def asks(plane: Cluster, space: str, resource: GroupResource) -> None:
 
 async def answered(plane: Cluster, space: str, name: str) -> tuple[str, str]:
     live = await get(plane, api.API_SERVICE_EXPORT_REQUEST, space, name)
-    said = conditions.said(live, "ExportsReady")
+    said = conditions.get(live, "ExportsReady")
     return ("", "") if said is None else (said.status, said.reason)
 
 

@@ -13,7 +13,7 @@ from reconciler.core.errors import ClusterError, Forbidden, NotServed, Unreachab
 from reconciler.core.manifest import annotations_of, get_map, uid_of
 from reconciler.core.refs import Ref
 from reconciler.kube.requests import Preconditions, Propagation
-from reconciler.planning.changes import Held
+from reconciler.planning.changes import Tripped
 from reconciler.watch import fleet_state
 from reconciler.watch.fleet_status import writer
 from reconciler.watch.fleet_status.writer import PERIOD, UNREAD, FleetStatusWriter
@@ -165,7 +165,7 @@ async def test_news_are_there_at_once_and_then_every_10_s(scene):
 
 async def test_what_is_worse_is_there_at_once(scene):
     await scene.run()
-    held = report(held=[Held("max-deletes", "too many", ("shop",))])
+    held = report(held=[Tripped("max-deletes", "too many", ("shop",))])
     opened = replace(at_rest(), applied_at=None)
     for state, ready in ((opened, "Unknown"), (ended(opened, "held", of=held), "False")):
         scene.states.put(state)

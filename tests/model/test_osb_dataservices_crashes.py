@@ -40,7 +40,7 @@ async def lives(scene: Modelled, there: bool, faults: Faults) -> None:
 async def is_so(front: Compositions, there: bool) -> bool:
     for kind in FOUR:
         live = await front.read(kind)
-        ready = conditions.said(live, "Ready")
+        ready = conditions.get(live, "Ready")
         if (ready is not None and ready.status == "True") if there else live is None:
             continue
         return False

@@ -81,7 +81,7 @@ async def test_what_a_plan_refuses_is_named_and_never_sent(osb: OsbScene) -> Non
         began = loop.time()
 
         async def found() -> str:
-            said = conditions.said(await osb.read(kind), what)
+            said = conditions.get(await osb.read(kind), what)
             return said.message if said and said.reason == "InvalidParameters" else ""
 
         message = await eventually(found)

@@ -167,7 +167,7 @@ async def test_kinds_are_said_to_be_served_as_soon_as_they_are(osb: OsbScene) ->
     faults.add(on("list", kind=INSTANCE), unreachable())
 
     async def is_served() -> bool:
-        said = conditions.said(await osb.plane.cluster.get(place), "KindsServed")
+        said = conditions.get(await osb.plane.cluster.get(place), "KindsServed")
         return said is not None and said.status == "True"
 
     async with osb.program(faults=faults) as term:

@@ -123,7 +123,7 @@ CLAIMS: Final = (
         r"elif key not in before or not are_equal",
         "a null that comes alone is not written",
         (_INSTANCE,),
-        new="elif held != value and not are_equal",
+        new="elif old != value and not are_equal",
     ),
     Mutation(
         "status-version",
@@ -934,7 +934,7 @@ BROKERS: Final = (
     ),
     Mutation(
         "password-to-another-host",
-        r"if spec\.url and held and",
+        r"if spec\.url and in_secret and",
         "a ServiceBroker leads the password of a Secret to another host",
         ("tests/unit/broker/test_address.py",),
         new="if False and",

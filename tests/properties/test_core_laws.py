@@ -124,7 +124,7 @@ def test_a_set_touches_its_type_only_and_orders_the_list(held, new, now):
 def test_the_time_moves_only_with_what_is_said(held, new, now):
     old = next((c for c in held if c.type == new.type), None)
     [after] = [c for c in conditions.set_condition(held, new, now=now) if c.type == new.type]
-    kept = old.last_transition_time if old is not None and old.says_the_same(after) else ""
+    kept = old.last_transition_time if old is not None and old.agrees_with(after) else ""
     assert after.last_transition_time == (kept or format_time(now))
 
 

@@ -109,7 +109,7 @@ def test_the_inventory_is_what_is_claimed(part: int, pytestconfig: pytest.Config
 
 
 def said(claim: Any, type_: str) -> str:
-    condition = conditions.said(claim, type_)
+    condition = conditions.get(claim, type_)
     return "" if condition is None else f"{condition.status}/{condition.reason}"
 
 

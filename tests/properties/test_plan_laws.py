@@ -69,7 +69,7 @@ PLANS = st.builds(
             origin=ORIGINS,
         )
     ),
-    held=tuples(st.builds(changes.Held, TEXTS, TEXTS, tuples(TEXTS))),
+    held=tuples(st.builds(changes.Tripped, TEXTS, TEXTS, tuples(TEXTS))),
     unseen=tuples(st.builds(changes.UnseenCluster, TEXTS, TEXTS, TEXTS)),
     warnings=tuples(TEXTS),
     clusters_total=NUMBERS,

@@ -12,7 +12,7 @@ from reconciler.core.refs import Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import Board, BoundUnit, ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State, UnitHealth
-from reconciler.planning.changes import Action, Change, Held, UnseenCluster
+from reconciler.planning.changes import Action, Change, Tripped, UnseenCluster
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import (
     FleetState,
@@ -142,7 +142,7 @@ def waiting():
             (edited, Outcome(edited, Status.FAILED, "the API server said no: 403")),
             (made, None),
         ),
-        (Held("max-deletes", "12 units would be deleted, 10 are allowed", ("shop-eu-1",)),),
+        (Tripped("max-deletes", "12 units would be deleted, 10 are allowed", ("shop-eu-1",)),),
         (UnseenCluster("shop-us-1", "connection refused", "See that its API server runs"),),
         "9f3c21aa" * 4,
     )
@@ -265,7 +265,7 @@ def hostile(text=HOSTILE):
         ),
         waiting=Waiting(
             ((line, Outcome(line, Status.FAILED, text)),),
-            (Held(text, text, ("shop",)),),
+            (Tripped(text, text, ("shop",)),),
             (UnseenCluster(text, text, text),),
             text,
         ),

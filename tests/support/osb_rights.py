@@ -37,7 +37,7 @@ async def lives(scene: OsbScene) -> None:
 
     async def is_well() -> bool:
         (broker,) = await scene.all_of(SERVICE_BROKER, scene.home)
-        found = conditions.said(broker, causes.REACHABLE)
+        found = conditions.get(broker, causes.REACHABLE)
         return found is not None and found.status == "True"
 
     await eventually(is_well)

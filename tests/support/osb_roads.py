@@ -170,7 +170,7 @@ class Road:
     async def is_ready(self, kind: Kind, name: str) -> None:
         async def ready() -> bool:
             live = await self.app.cluster.get(self.ref(kind, name))
-            found = conditions.said(live, conditions.READY)
+            found = conditions.get(live, conditions.READY)
             assert found is not None, live
             assert found.status == "True", live
             return True

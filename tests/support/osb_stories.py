@@ -83,7 +83,7 @@ async def _reached(scene: OsbScene, goal: Goal, faults: Faults, *, is_bound: boo
 
 async def says(scene: OsbScene, kind: Kind, condition: str = conditions.READY) -> str:
     """Return a condition as `status/reason`, "" without it."""
-    found = conditions.said(await scene.read(kind), condition)
+    found = conditions.get(await scene.read(kind), condition)
     return "" if found is None else f"{found.status}/{found.reason}"
 
 

@@ -21,7 +21,7 @@ BOOK: Final = tuple(reasons(TEXT))
 NAMES: Final = {one.name for one in BOOK}
 
 # These calls have small words for reasons, too; the last two are of a doctor.
-SMALL: Final = ("Held", "Blocked", "warning", "problem")
+SMALL: Final = ("Tripped", "Blocked", "warning", "problem")
 # Those that are made of two words, and those of enumerations.
 SPELLED: Final = {
     "Units{}": {"UnitsDegraded", "UnitsUnknown", "UnitsProgressing"},

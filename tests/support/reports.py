@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reconciler.apply import Outcome, Report, Status
 from reconciler.core.refs import NAMESPACE, Ref
-from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
+from reconciler.planning.changes import Action, Change, Plan, Tripped, UnseenCluster
 
 
 def change(cluster: str = "shop", action: Action = Action.UPDATE, *, name: str = "x") -> Change:
@@ -14,7 +14,7 @@ def change(cluster: str = "shop", action: Action = Action.UPDATE, *, name: str =
 
 def report(
     *outcomes: Status | tuple[str, Status],
-    held: Iterable[Held] = (),
+    held: Iterable[Tripped] = (),
     unseen: Iterable[UnseenCluster] = (),
     changes: Iterable[Change] = (),
     lock_lost: bool = False,

@@ -8,10 +8,10 @@ import pytest
 from klutchctl.entry import PRECEDENCE, ExitCode, apply_code, exit_code, first
 from reconciler.apply import NotReady, Outcome, Report, Status
 from reconciler.core.refs import CONFIG_MAP, Ref
-from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
+from reconciler.planning.changes import Action, Change, Plan, Tripped, UnseenCluster
 
 CHANGE = Change("shop", "db", Ref("shop", CONFIG_MAP, "ns", "a"), Action.CREATE, "")
-HELD = Held("max-deletes", "too many")
+HELD = Tripped("max-deletes", "too many")
 
 
 def plan(*actions, held=(), unseen=0, clusters=4):
@@ -37,9 +37,9 @@ CASES = {
     "an adoption is a change": (plan(Action.ADOPT), 0, 2, 0, 2),
     "a blocked unit": (plan(Action.BLOCKED), 6, 6, 6, 6),
     "a guard": (plan(Action.DELETE, held=[HELD]), 6, 6, 6, 6),
-    "a suspended cluster is meant": (plan(held=[Held("suspended", "")]), 0, 0, 0, 0),
-    "only reported is meant": (plan(Action.RELEASE, held=[Held("report", "")]), 0, 2, 0, 2),
-    "meant, and a guard": (plan(held=[Held("report", ""), HELD]), 6, 6, 6, 6),
+    "a suspended cluster is meant": (plan(held=[Tripped("suspended", "")]), 0, 0, 0, 0),
+    "only reported is meant": (plan(Action.RELEASE, held=[Tripped("report", "")]), 0, 2, 0, 2),
+    "meant, and a guard": (plan(held=[Tripped("report", ""), HELD]), 6, 6, 6, 6),
     "a cluster unread, nothing to do": (plan(unseen=1), 5, 5, 0, 0),
     "a cluster unread, and changes": (plan(Action.CREATE, unseen=1), 5, 5, 0, 2),
     "an object that cannot be compared": (plan(Action.UNKNOWN), 5, 5, 0, 2),
@@ -104,7 +104,7 @@ APPLIED = {
         report(DONE, FAILED, ended="SIGTERM"), {"signalled": ExitCode.TERMINATED}, 143,
     ),
     "pruning is only reported, which is meant": (
-        report(of=plan(held=[Held("report", "shown, not done")])), {}, 0,
+        report(of=plan(held=[Tripped("report", "shown, not done")])), {}, 0,
     ),
 }  # fmt: skip
 

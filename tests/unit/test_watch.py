@@ -14,7 +14,7 @@ from klutchctl.render import apply_report
 from klutchctl.settings import Settings
 from reconciler.apply import Status
 from reconciler.core.errors import ConfigError, Locked, Origin, Problem
-from reconciler.planning.changes import Held, UnseenCluster
+from reconciler.planning.changes import Tripped, UnseenCluster
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import RoundResult
 from tests.support import fleets
@@ -58,7 +58,7 @@ CHANGED = Task(Trigger.SOURCE, None)
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 
-TRIPPED = Held("max-deletes", "3 units \x1b[2J would be released", ("shop",))
+TRIPPED = Tripped("max-deletes", "3 units \x1b[2J would be released", ("shop",))
 
 
 def test_a_round_in_words():

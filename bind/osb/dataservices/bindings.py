@@ -219,7 +219,7 @@ def _sent(seen: Seen, secret: str = "") -> record.Sent:
 
 def _made(seen: Seen, one: Record) -> Record:
     """Return the binding whose credentials were handed out, when it became ready at the latest."""
-    ready, ledger = conditions.said(seen.live, managed.READY), seen.ledger
+    ready, ledger = conditions.get(seen.live, managed.READY), seen.ledger
     since = ready.last_transition_time if ready and ready.reason in _WAS_READY else ""
     made_at = moment(ledger.made or since)
     sent = _sent(seen, _digest_of_secret(seen, one.id))

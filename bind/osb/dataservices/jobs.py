@@ -312,7 +312,7 @@ def _observed(seen: Seen, job: JSON, state: str) -> Decision:
 def _poll(seen: Seen) -> timedelta:
     """Return when to ask again: the sooner, the shorter a job has been going on."""
     # It is Creating from before its source was ready, and Synced since it has a number.
-    synced = conditions.said(seen.live, managed.SYNCED)
+    synced = conditions.get(seen.live, managed.SYNCED)
     since = None if synced is None else moment(synced.last_transition_time)
     lasted = timedelta() if since is None else seen.now - since
     return min(max(lasted / 2, _SOONEST), _SLOWEST)

@@ -155,7 +155,7 @@ class Seen:
 
     def pause(self) -> timedelta:
         """Return when to try again what failed: after as long again as it has been failing."""
-        failing = conditions.said(self.live, SYNCED, conditions.FALSE)
+        failing = conditions.get(self.live, SYNCED, conditions.FALSE)
         since = None if failing is None else moment(failing.last_transition_time)
         lasted = timedelta() if since is None else self.now - since
         return min(max(lasted, _SOONEST), _LATEST)
@@ -241,7 +241,7 @@ def framed(seen: Seen) -> decision.Decision | None:
 
 def released(seen: Seen, reason: str, message: str) -> decision.Decision:
     """Return the decision to hold an object no longer, and an Event that says why."""
-    step = decision.unheld(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
+    step = decision.unfinalized(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
     note = decision.Note(reason, message)
     return replace(decision.writes(step, failure=WRITE_FAILED), notes=(note,), sums_up=False)
 

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from bind.osb.dataservices.managed import PROVIDER_CONFIG
 from reconciler.blueprints.offering.messages import HttpRequest, ReadCatalogue, http_request
 from reconciler.core import keys, manifest
-from reconciler.core.decision import Decision, Note, held, unheld, writes
+from reconciler.core.decision import Decision, Note, finalized, unfinalized, writes
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.times import format_time, moment
 
@@ -42,7 +42,7 @@ def next_step(seen: Seen) -> Step:
     """Return the request that is due, or what follows without any."""
     if manifest.is_deleting(seen.live):
         return _leaving(seen)
-    if (patch := held(seen.cluster, PROVIDER_CONFIG, seen.live, keys.IN_USE)) is not None:
+    if (patch := finalized(seen.cluster, PROVIDER_CONFIG, seen.live, keys.IN_USE)) is not None:
         return writes(patch)
     if (left := _left(seen)) > timedelta():
         return Decision(fields={"users": seen.users}, again=left)
@@ -53,7 +53,7 @@ def _leaving(seen: Seen) -> Decision:
     """Hold what is used: those objects could never be deleted."""
     if seen.users:
         return Decision(fields={"users": seen.users}, again=_AILING)
-    return writes(unheld(seen.cluster, PROVIDER_CONFIG, seen.live, keys.IN_USE))
+    return writes(unfinalized(seen.cluster, PROVIDER_CONFIG, seen.live, keys.IN_USE))
 
 
 def _left(seen: Seen) -> timedelta:

@@ -133,7 +133,7 @@ class Store(ABC, Generic[S]):
 
     def conditions(self, live: Manifest) -> tuple[Condition, ...]:
         """Return those of a claim that those of an object stand for, where they are False."""
-        ready, synced = (conditions.said(live, one) for one in (managed.READY, managed.SYNCED))
+        ready, synced = (conditions.get(live, one) for one in (managed.READY, managed.SYNCED))
         stands = ((ready, self.failed, _DOWN), (synced, self.stopped, (_ERROR,)))
         return tuple(
             conditions.false(cause, one.message)
@@ -243,7 +243,7 @@ def _is_lift(seen: rules.OfBroker, step: decisions.Step) -> bool:
 
 def _released(seen: rules.OfBroker, said: decisions.Decision) -> decisions.Decision:
     """Let an object go, with what is to go before it."""
-    lift = decisions.unheld(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
+    lift = decisions.unfinalized(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
     steps = [one for one in said.steps if not _is_lift(seen, one)]
     decision = decisions.writes(*steps, lift, failure=managed.WRITE_FAILED)
     return replace(decision, notes=said.notes, sums_up=False)

@@ -37,7 +37,7 @@ def look(view: views.InstanceView, binding: views.BindingView) -> views.Next:
         if one.state in (record.ORPHANED, record.RETAINED):
             before = record.INTENDED if one.sent is None else record.PRESENT
             return views.soon(record.changed(one, state=before))
-    if binding.records and (patch := numbers.finalized(seen)) is not None:
+    if binding.records and (patch := numbers.finalized_claim(seen)) is not None:
         return views.soon(patch)
     for row in (_open, _leaves, _late, _candidate):
         if (next_ := row(seen)) is not None:
@@ -176,10 +176,10 @@ def _well(seen: Seen, current: Record) -> list[str]:
     Of a rotation also what failed before, or its process could not say any more.
     """
     is_read = seen.binding.secret is not None
-    well = [causes.BOUND] if is_read or not conditions.said(seen.claim, causes.BOUND) else []
+    well = [causes.BOUND] if is_read or not conditions.get(seen.claim, causes.BOUND) else []
     is_over = not (seen.candidate or seen.lost or seen.leaving or _is_due(seen, current))
     has_old = any(one.leave_at is not None for one in seen.older)
-    if is_over and (has_old or conditions.said(seen.claim, causes.ROTATED) is not None):
+    if is_over and (has_old or conditions.get(seen.claim, causes.ROTATED) is not None):
         well.append(causes.ROTATED)
     return well
 

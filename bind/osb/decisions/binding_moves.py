@@ -21,7 +21,7 @@ from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.outcomes import Done, Outcome
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Note, Step, unheld, writes
+from reconciler.core.decision import Decision, Note, Step, unfinalized, writes
 from reconciler.core.manifest import is_deleting
 
 _AT_ONCE: Final = timedelta(minutes=1)  # a longer pause of an unbind lets others go on
@@ -332,7 +332,7 @@ def finished(seen: Seen, steps: tuple[Step, ...], notes: tuple[Note, ...]) -> Ne
     if seen.binding.secret is None:
         return Next(state.of(seen, again=CLOSED))
     claim, kind, is_going = seen.claim, seen.binding.kind.kind, is_deleting(seen.claim)
-    lift = unheld(seen.binding.cluster, kind, claim, keys.OSB) if is_going else None
+    lift = unfinalized(seen.binding.cluster, kind, claim, keys.OSB) if is_going else None
     tasks = writes(credentials.removed(seen.binding), *steps, lift).tasks
     message = f"{seen.view.kind.kind} {seen.view.name} is being deleted, and its bindings with it"
     said = [] if is_going else [(causes.INSTANCE_DELETED, message)]

@@ -13,7 +13,7 @@ from reconciler.blueprints.offering import validation
 from reconciler.blueprints.offering.catalogue import Plan
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Patch, held
+from reconciler.core.decision import Patch, finalized
 
 TAKEN: Final = timedelta(minutes=1)  # until it is seen whether a Secret's name is free
 _SLOW: Final = timedelta(hours=1)  # between rotations, after several failed in a row
@@ -86,7 +86,7 @@ def _held_back(seen: Seen) -> Next | None:
             return Next(state.of(seen, again=CLOSED))
         case credentials.TAKEN:
             return Next(state.trouble(seen, *taken(seen), again=TAKEN))
-    if (patch := finalized(seen)) is not None:
+    if (patch := finalized_claim(seen)) is not None:
         return soon(patch)
     return None
 
@@ -97,9 +97,9 @@ def taken(seen: Seen) -> tuple[Cause, str]:
     return causes.SECRET_TAKEN, f"Secret {name} is not this binding's; it is left as it is"
 
 
-def finalized(seen: Seen) -> Patch | None:
-    """Return the step that holds a claim until its binding is undone; None if it is held."""
-    return held(seen.binding.cluster, seen.binding.kind.kind, seen.claim, keys.OSB)
+def finalized_claim(seen: Seen) -> Patch | None:
+    """Return the patch that puts our finalizer on a claim with a binding; None if it has it."""
+    return finalized(seen.binding.cluster, seen.binding.kind.kind, seen.claim, keys.OSB)
 
 
 def not_ready(seen: Seen) -> tuple[Cause, str] | None:
@@ -133,7 +133,7 @@ def _unusable(seen: Seen) -> str:
         return f"there is no {named}"
     if manifest.is_deleting(seen.view.live):
         return f"{named} is being deleted"
-    is_usable = conditions.said(seen.view.live, causes.PROVISIONED, conditions.FALSE) is None
+    is_usable = conditions.get(seen.view.live, causes.PROVISIONED, conditions.FALSE) is None
     if instance is None or instance.state != record.PRESENT or not is_usable:
         return f"{named} is not provisioned"
     return ""

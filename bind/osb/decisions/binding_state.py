@@ -294,7 +294,7 @@ def waiting(seen: Seen, problem: str, *, again: timedelta | None = None) -> Deci
 
 def _has_failed(seen: Seen) -> bool:
     """Return whether the condition says already why no credentials came, which is worth more."""
-    said = conditions.said(seen.claim, causes.BOUND)
+    said = conditions.get(seen.claim, causes.BOUND)
     return said is not None and said.severity in (conditions.WARNING, conditions.ERROR)
 
 
@@ -313,7 +313,7 @@ def after_failure(seen: Seen, new: Record) -> Decision:
         message = (
             f"{new.number} bindings failed and were deleted again, the last one as said before"
         )
-        said = conditions.said(seen.claim, causes.BOUND)
+        said = conditions.get(seen.claim, causes.BOUND)
         if said is not None and said.reason == causes.BIND_RETRIES.reason:
             return of(seen, false=[(causes.BIND_FAILED, f"{message}: {said.message}")])
     return of(seen)

@@ -99,7 +99,7 @@ SAME_CREDENTIALS: Final = Cause(ROTATED, WARNING, "SameCredentials")
 
 def undeleted(cause: Cause, live: Manifest, problem: str) -> tuple[Cause, str]:
     """Return what is said of a failed try that the broker does not delete: why it failed, too."""
-    said = conditions.said(live, cause.type)
+    said = conditions.get(live, cause.type)
     words = "" if said is None else said.message.partition(_FAILS)[0]
     return cause, f"{words}{_FAILS}{problem}"
 

@@ -18,7 +18,7 @@ from bind.osb.decisions.record import Intent, Record, Sent
 from reconciler.blueprints.offering import messages
 from reconciler.core import keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Step, held, unheld, writes
+from reconciler.core.decision import Decision, Step, finalized, unfinalized, writes
 from reconciler.core.manifest import Manifest, get_text, is_deleting, uid_of
 
 WHEN_UNBOUND: Final = "WhenUnbound"
@@ -38,7 +38,7 @@ def look(view: views.InstanceView) -> views.Next:  # noqa: PLR0911 - a row each
     if current is not None and view.broker.moved:
         cause = causes.MOVED if current.state == record.PRESENT else causes.PROVISION_MOVED
         return _held(view, cause, view.broker.moved, state.READY)
-    if (patch := held(view.cluster, view.kind.kind, live, keys.OSB)) is not None:
+    if (patch := finalized(view.cluster, view.kind.kind, live, keys.OSB)) is not None:
         return views.soon(patch)
     if current is None:
         return _begin(view, live)
@@ -218,7 +218,7 @@ def _read(view: views.InstanceView, current: Record) -> views.Next:
 def _leave(view: views.InstanceView, live: Manifest) -> views.Next:  # noqa: PLR0911 - a row each
     """Deprovision, as the claim's policy says, and take the finalizer off then."""
     current = view.current
-    lift = unheld(view.cluster, view.kind.kind, live, keys.OSB)
+    lift = unfinalized(view.cluster, view.kind.kind, live, keys.OSB)
     if current is None:
         return views.Next(writes(lift))
     policy = get_text(live, "spec", "deletionPolicy") or WHEN_UNBOUND

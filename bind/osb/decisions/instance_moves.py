@@ -12,7 +12,7 @@ from bind.osb.engine import Move
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.outcomes import Done, Outcome
 from reconciler.core import conditions, keys
-from reconciler.core.decision import Decision, Note, Step, unheld, writes
+from reconciler.core.decision import Decision, Note, Step, unfinalized, writes
 from reconciler.core.manifest import is_deleting, uid_of
 
 
@@ -115,7 +115,7 @@ class InstanceMoves(Moves):
         fields = {"sent": target, "plan": target.plan, "intent": None, "operation": None}
         step = record.changed(self.one, **fields)
         after = replace(self.one, **fields)  # type: ignore[arg-type]
-        healed = (causes.IN_SYNC,) if conditions.said(self.view.live, causes.IN_SYNC) else ()
+        healed = (causes.IN_SYNC,) if conditions.get(self.view.live, causes.IN_SYNC) else ()
         true = [causes.PROVISIONED, causes.UP_TO_DATE, *healed]
         decision = _with_dashboard(state.of(self.view, after, true=true), dashboard)
         note = Note("Updated", f"{self.one.instance} was updated")
@@ -227,7 +227,7 @@ class InstanceMoves(Moves):
         if live is not None and view.broker is not None:
             if is_deleting(live):
                 rest = [one for one in view.records if one.id != gone.id]
-                lift = None if rest else unheld(view.cluster, view.kind.kind, live, keys.OSB)
+                lift = None if rest else unfinalized(view.cluster, view.kind.kind, live, keys.OSB)
                 steps = steps if lift is None else (*steps, lift)
                 note = Note("Deprovisioned", f"the instance {gone.instance} is gone")
                 decision = replace(decision, notes=(note,))

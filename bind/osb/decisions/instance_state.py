@@ -110,7 +110,7 @@ def is_news(view: InstanceView, current: Record, target: Sent) -> bool:
 
 def drifts(view: InstanceView) -> bool:
     """Return whether the broker was seen to have something else than was sent."""
-    return conditions.said(view.live, causes.IN_SYNC, conditions.FALSE) is not None
+    return conditions.get(view.live, causes.IN_SYNC, conditions.FALSE) is not None
 
 
 def is_retrievable(view: InstanceView) -> bool:
@@ -192,7 +192,7 @@ def begun(view: InstanceView, current: Record, intent: Intent) -> Decision:
     """Return the status while a call is on its way."""
     if intent.verb == "Update":
         return of(view, current, phase="Updating", false=[(causes.UPDATING, "it is being updated")])
-    said = conditions.said(view.live, causes.PROVISIONED)
+    said = conditions.get(view.live, causes.PROVISIONED)
     if said is not None and said.reason in (causes.RETRYING.reason, causes.PROVISIONING.reason):
         return of(view, current, phase="Provisioning")
     message = "the broker is asked for it"
@@ -231,7 +231,7 @@ def leaving(view: InstanceView, current: Record) -> Decision:
         return NOTHING
     if not is_deleting(view.live):
         return of(view, current, phase="Provisioning")
-    said = conditions.said(view.live, conditions.DELETES_ALLOWED)
+    said = conditions.get(view.live, conditions.DELETES_ALLOWED)
     has_failed = said is not None and said.reason == causes.NOT_DELETED.reason
     return of(view, current, true=() if has_failed else (conditions.DELETES_ALLOWED,))
 
@@ -293,7 +293,7 @@ def again_later(view: InstanceView, new: Record) -> Decision:
     """Return the status before the next try, or after the last one."""
     intent = new.intent
     assert intent is not None
-    said = conditions.said(view.live, causes.PROVISIONED)
+    said = conditions.get(view.live, causes.PROVISIONED)
     words = f": {said.message}" if said is not None and said.reason == "Retrying" else ""
     if intent.closed:
         message = (
@@ -314,5 +314,5 @@ def synced(view: InstanceView, current: Record, differing: Sequence[str]) -> Dec
             "with another text sends what the claim says"
         )
         return trouble(decision, conditions.false(causes.DRIFTED, message))
-    said = conditions.said(view.live, causes.IN_SYNC)
+    said = conditions.get(view.live, causes.IN_SYNC)
     return decision if said is None else trouble(decision, conditions.true(causes.IN_SYNC))

@@ -218,7 +218,7 @@ def is_ready(live: Manifest, checks: Sequence[Manifest]) -> bool:
 
 
 def _has_condition(live: Manifest, check: Manifest) -> bool:
-    found = conditions.said(live, get_text(check, "matchCondition", "type"))
+    found = conditions.get(live, get_text(check, "matchCondition", "type"))
     return found is not None and found.status == get_text(check, "matchCondition", "status")
 
 

@@ -22,7 +22,7 @@ from reconciler.fleet import reference_index
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import BoundUnit, ClusterHealth, worst
 from reconciler.health.verdict import State
-from reconciler.planning.changes import Action, Held
+from reconciler.planning.changes import Action, Tripped
 from reconciler.reports.why import Provenance
 from reconciler.watch.fleet_state import Waiting
 
@@ -275,7 +275,7 @@ def _nothing(waiting: Waiting, cluster: ClusterHealth) -> str:
     return "Nothing waits."
 
 
-def _held(waiting: Waiting, cluster: str, lines: list[Line]) -> Iterator[Held]:
+def _held(waiting: Waiting, cluster: str, lines: list[Line]) -> Iterator[Tripped]:
     """Yield the guards that hold these lines, or block the cluster."""
     guards = {guard for change, _ in lines for guard in change.held}
     blocked = any(change.action is Action.BLOCKED for change, _ in lines)

@@ -80,11 +80,11 @@ def unreadable(call: messages.Call, status: int, problem: str) -> outcomes.Unkno
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """Return for how long the broker wants no call: seconds, or a date beside that of its clock."""
-    said = headers.get("retry-after", "").strip()
-    if said.isascii() and said.isdigit():
-        seconds = int(said[:9])
+    header = headers.get("retry-after", "").strip()
+    if header.isascii() and header.isdigit():
+        seconds = int(header[:9])
     else:
-        date, clock = _http_date(said), _http_date(headers.get("date", ""))
+        date, clock = _http_date(header), _http_date(headers.get("date", ""))
         if date is None or clock is None:
             return None
         seconds = int((date - clock).total_seconds())
@@ -137,9 +137,9 @@ def _refusal(answer: _Answer) -> outcomes.Outcome:  # noqa: PLR0911 - an answer 
 
 
 def _progress(answer: _Answer, document: Manifest) -> outcomes.Progress:
-    said = m.get_text(document, "state")
+    reported = m.get_text(document, "state")
     usable, repeatable = document.get("instance_usable"), document.get("update_repeatable")
-    state = said if said in _STATES else ""
+    state = reported if reported in _STATES else ""
     words = answer.problem if m.get_text(document, "description") else ""
     return outcomes.Progress(
         state,
@@ -151,8 +151,8 @@ def _progress(answer: _Answer, document: Manifest) -> outcomes.Progress:
 
 
 def _done(document: Manifest, *, created: bool) -> outcomes.Done:
-    said, parameters = m.get(document, "credentials"), m.get(document, "parameters")
-    credentials = Secret(m.canonical(said).decode()) if isinstance(said, Mapping) else None
+    found, parameters = m.get(document, "credentials"), m.get(document, "parameters")
+    credentials = Secret(m.canonical(found).decode()) if isinstance(found, Mapping) else None
     return outcomes.Done(
         dashboard_url=_url(document),
         credentials=credentials,
@@ -212,9 +212,9 @@ def _endpoints(document: Manifest) -> tuple[Manifest, ...]:
     return tuple(endpoint for endpoint in found if endpoint["host"] and endpoint["ports"])
 
 
-def _endpoint(said: Manifest) -> Manifest:
-    host, protocol = m.get_text(said, "host"), m.get_text(said, "protocol")
-    ports = [port for port in m.get_texts(said, "ports") if port.isascii() and len(port) <= 11]
+def _endpoint(given: Manifest) -> Manifest:
+    host, protocol = m.get_text(given, "host"), m.get_text(given, "protocol")
+    ports = [port for port in m.get_texts(given, "ports") if port.isascii() and len(port) <= 11]
     endpoint: dict[str, JSON] = {
         "host": host if is_visible(host) and len(host) <= _LONGEST_HOST else "",
         "ports": [port for port in ports if port.replace("-", "", 1).isdigit()],

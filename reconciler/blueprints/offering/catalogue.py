@@ -182,9 +182,9 @@ def _part_problems(named: str, part: Manifest) -> Iterable[str]:
         yield f"{_POLLING} of {named} is no whole number"
 
 
-def _named(what: str, number: int, part: Manifest) -> str:
+def _named(noun: str, number: int, part: Manifest) -> str:
     name = m.get_text(part, "name")
-    return f"{what} {name[:60]!a}" if name else f"{what} {number}"
+    return f"{noun} {name[:60]!a}" if name else f"{noun} {number}"
 
 
 def _alike(services: list[Manifest]) -> Iterable[str]:
@@ -198,11 +198,11 @@ def _alike(services: list[Manifest]) -> Iterable[str]:
         yield from (f"{problem} in {_named('service', number, service)}" for problem in found)
 
 
-def _twice(what: str, key: str, parts: list[Manifest]) -> Iterable[str]:
+def _twice(noun: str, key: str, parts: list[Manifest]) -> Iterable[str]:
     counted = Counter(m.get_text(part, key) for part in parts)
     for text, count in counted.items():
         if text and count > 1:
-            yield f"{count} {what}s have the {key} {text[:60]!a}"
+            yield f"{count} {noun}s have the {key} {text[:60]!a}"
 
 
 def _offering(service: Manifest) -> Offering:

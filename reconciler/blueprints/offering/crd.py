@@ -221,8 +221,8 @@ def _binding_spec(named: Named, found: Parameters) -> Manifest:
             },
         },
     }
-    held = [parameters.immutable("secretName"), parameters.immutable("parameters")]
-    return _spec("Desired state.", properties, ["instanceRef", *found.required], held)
+    rules = [parameters.immutable("secretName"), parameters.immutable("parameters")]
+    return _spec("Desired state.", properties, ["instanceRef", *found.required], rules)
 
 
 def _parameters(found: Parameters, words: str) -> Manifest:
@@ -230,13 +230,13 @@ def _parameters(found: Parameters, words: str) -> Manifest:
 
 
 def _spec(
-    words: str, properties: Mapping[str, JSON], required: Sequence[str], held: Sequence[Manifest]
+    words: str, properties: Mapping[str, JSON], required: Sequence[str], rules: Sequence[Manifest]
 ) -> Manifest:
     spec: dict[str, JSON] = {"description": words, "type": "object", "properties": properties}
     if required:
         spec["required"] = sorted(required)
-    if held:
-        spec["x-kubernetes-validations"] = held
+    if rules:
+        spec["x-kubernetes-validations"] = rules
     return spec
 
 

@@ -182,7 +182,7 @@ class _Merge:
     """A merge as far as it went; `known` are offerings by their ids."""
 
     catalogue: Catalogue
-    held: Before
+    before: Before
     allowed: bool
     known: dict[str, Known] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -190,9 +190,9 @@ class _Merge:
     faults: list[str] = field(default_factory=list)
 
 
-def _merged(broker: BrokerSpec, catalogue: Catalogue, held: Before, *, allowed: bool) -> _Merge:
+def _merged(broker: BrokerSpec, catalogue: Catalogue, before: Before, *, allowed: bool) -> _Merge:
     """Return what files are made from. Raises CatalogueFault where choices cannot be met."""
-    merge = _Merge(catalogue, held, allowed)
+    merge = _Merge(catalogue, before, allowed)
     choices = broker.offerings or tuple(
         OfferingChoice(one.name) for one in sorted(catalogue.offerings, key=lambda one: one.name)
     )
@@ -200,12 +200,12 @@ def _merged(broker: BrokerSpec, catalogue: Catalogue, held: Before, *, allowed: 
         one = _chosen(merge, choice)
         if one is not None:
             merge.known[one.offering.id] = one
-    for service, known in sorted(held.known.items()):
+    for service, known in sorted(before.known.items()):
         if service not in merge.known and not allowed:
             merge.known[service] = known
             merge.warnings.append(f"offering {known.offering.name} {_STAYS}")
-    if held.group and held.group != broker.group:
-        merge.narrowings.append(f"the group changes from {held.group} to {broker.group}")
+    if before.group and before.group != broker.group:
+        merge.narrowings.append(f"the group changes from {before.group} to {broker.group}")
     if merge.faults:
         raise CatalogueFault(merge.faults)
     return merge
@@ -213,7 +213,7 @@ def _merged(broker: BrokerSpec, catalogue: Catalogue, held: Before, *, allowed: 
 
 def _chosen(merge: _Merge, choice: OfferingChoice) -> Known | None:
     """Return what one choice leaves of the catalogue; None where there is no such offering."""
-    known = merge.held.by_name(choice.name)
+    known = merge.before.by_name(choice.name)
     current = next((one for one in merge.catalogue.offerings if one.name == choice.name), None)
     if current is None and known is not None:
         current = merge.catalogue.offering(known.offering.id)
@@ -227,7 +227,7 @@ def _chosen(merge: _Merge, choice: OfferingChoice) -> Known | None:
         return None
     if known is not None and known.offering.id != current.id:
         merge.narrowings.append(f"offering {current.name} has another id: it is another one")
-    before = merge.held.known.get(current.id)
+    before = merge.before.known.get(current.id)
     stem = choice.kind or (before.stem if before else "") or kinds.stem_of(current.name)
     plans = _plans(merge, choice, current, before.offering if before else None)
     after = Known(stem, replace(current, plans=plans))
@@ -264,8 +264,8 @@ def _narrowings(before: Known, after: Known) -> Iterator[str]:
     plans = {plan.name: plan for plan in after.offering.plans}
     for plan in before.offering.plans:
         if plan.name in plans:
-            for what in _of_plan(plan, plans[plan.name]):
-                yield f"{of}: plan {plan.name}: {what}"
+            for loss in _of_plan(plan, plans[plan.name]):
+                yield f"{of}: plan {plan.name}: {loss}"
 
 
 def _of_plan(before: Plan, after: Plan) -> Iterable[str]:
@@ -275,4 +275,4 @@ def _of_plan(before: Plan, after: Plan) -> Iterable[str]:
         yield "its instances can no longer be bound"
     for of, forms in (("", parameters.of_instances), ("bindings: ", parameters.of_bindings)):
         new, old = (forms([one]).form for one in (after, before))
-        yield from (f"{of}{what}" for what in stricter(new, old, "parameters"))
+        yield from (f"{of}{loss}" for loss in stricter(new, old, "parameters"))

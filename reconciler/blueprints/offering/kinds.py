@@ -130,10 +130,10 @@ class Before:
 def before(files: Mapping[str, Sequence[Manifest]], lock: bytes | None) -> Before:
     """Return the sources in generated files, or in a lock file. Raises ConfigError."""
     if lock is not None:
-        held = _json(lock, LOCK)
-        schemas = manifest.get_map(held, "schemas")
-        found = [_known(one, schemas) for one in manifest.get_maps(held, "offerings")]
-        of = (manifest.get_text(held, "broker"), manifest.get_text(held, "group"))
+        stored = _json(lock, LOCK)
+        schemas = manifest.get_map(stored, "schemas")
+        found = [_known(one, schemas) for one in manifest.get_maps(stored, "offerings")]
+        of = (manifest.get_text(stored, "broker"), manifest.get_text(stored, "group"))
         names = frozenset((*files, LOCK))
         return Before(*of, {one.offering.id: one for one in found}, names)
     broker = group = ""
@@ -144,8 +144,8 @@ def before(files: Mapping[str, Sequence[Manifest]], lock: bytes | None) -> Befor
             if kind is not None:
                 broker, group = kind.broker, kind.kind.group
             if text := manifest.annotations_of(document).get(keys.OSB_OFFERED, ""):
-                held = _json(text, f"{path}, annotation {keys.OSB_OFFERED}")
-                one = _known(held, manifest.get_map(held, "schemas"))
+                stored = _json(text, f"{path}, annotation {keys.OSB_OFFERED}")
+                one = _known(stored, manifest.get_map(stored, "schemas"))
                 known[one.offering.id] = one
     return Before(broker, group, known, frozenset(files))
 
@@ -158,26 +158,26 @@ def _json(content: str | bytes, where: str) -> Manifest:
         raise ConfigError("it is no JSON", where=where, hint=hint) from None
 
 
-def _known(held: Manifest, schemas: Manifest) -> Known:
+def _known(stored: Manifest, schemas: Manifest) -> Known:
     offering = Offering(
-        id=manifest.get_text(held, "id"),
-        name=manifest.get_text(held, "name"),
-        description=manifest.get_text(held, "description"),
-        metadata=manifest.get_map(held, "metadata"),
-        plans=tuple(_plan(one, schemas) for one in manifest.get_maps(held, "plans")),
+        id=manifest.get_text(stored, "id"),
+        name=manifest.get_text(stored, "name"),
+        description=manifest.get_text(stored, "description"),
+        metadata=manifest.get_map(stored, "metadata"),
+        plans=tuple(_plan(one, schemas) for one in manifest.get_maps(stored, "plans")),
     )
-    return Known(manifest.get_text(held, "stem"), offering)
+    return Known(manifest.get_text(stored, "stem"), offering)
 
 
-def _plan(held: Manifest, schemas: Manifest) -> Plan:
-    said = manifest.get_text_map(held, "schemas")
-    parts = {key: manifest.get_map(schemas, said[key]) for key in _PARTS if key in said}
+def _plan(stored: Manifest, schemas: Manifest) -> Plan:
+    digests = manifest.get_text_map(stored, "schemas")
+    parts = {key: manifest.get_map(schemas, digests[key]) for key in _PARTS if key in digests}
     return Plan(
-        id=manifest.get_text(held, "id"),
-        name=manifest.get_text(held, "name"),
-        description=manifest.get_text(held, "description"),
-        bindable=manifest.get_bool(held, "bindable"),
-        plan_updateable=manifest.get_bool(held, "planUpdateable"),
+        id=manifest.get_text(stored, "id"),
+        name=manifest.get_text(stored, "name"),
+        description=manifest.get_text(stored, "description"),
+        bindable=manifest.get_bool(stored, "bindable"),
+        plan_updateable=manifest.get_bool(stored, "planUpdateable"),
         schemas=Schemas(**parts),
     )
 
@@ -186,7 +186,7 @@ def noted(known: Known) -> str:
     """Return the annotation. Schemas that are too large are left out: they are any object then."""
     offering, schemas = known.offering, dict[str, JSON]()
     shown = {key: manifest.get_text(offering.metadata, key) for key in _SHOWN}
-    held: dict[str, JSON] = {
+    source: dict[str, JSON] = {
         "id": offering.id,
         "name": offering.name,
         "stem": known.stem,
@@ -194,24 +194,24 @@ def noted(known: Known) -> str:
         "metadata": {key: text for key, text in shown.items() if text},
         "plans": [_noted_plan(plan, schemas) for plan in offering.plans],
     }
-    text = manifest.canonical({**held, "schemas": schemas})
+    text = manifest.canonical({**source, "schemas": schemas})
     if len(text) > _MOST_OCTETS:
-        text = manifest.canonical({**held, "schemas": {}})
+        text = manifest.canonical({**source, "schemas": {}})
     return text.decode()
 
 
 def _noted_plan(plan: Plan, schemas: dict[str, JSON]) -> dict[str, JSON]:
-    said: dict[str, JSON] = {}
+    digests: dict[str, JSON] = {}
     for key in _PARTS:
         schema = getattr(plan.schemas, key)
         if schema is not None:
             mark = manifest.digest(schema)[:_DIGEST_LENGTH]
-            said[key], schemas[mark] = mark, schema
+            digests[key], schemas[mark] = mark, schema
     return {
         "id": plan.id,
         "name": plan.name,
         "description": plan.description,
         "bindable": plan.bindable,
         "planUpdateable": plan.plan_updateable,
-        "schemas": said,
+        "schemas": digests,
     }

@@ -84,12 +84,12 @@ class _Reader:
         if not isinstance(schema, Mapping) or depth > _DEEPEST:
             return ANYTHING
         words = {"title": title_of(schema), "description": described(schema)}
-        said = {key: text for key, text in words.items() if text}
+        texts = {key: text for key, text in words.items() if text}
         reference = schema.get("$ref")
         if not isinstance(reference, str):
-            return {**said, **self._own(schema, references, depth)}
+            return {**texts, **self._own(schema, references, depth)}
         target = None if reference in references else _at(self.root, reference)
-        return {**self.form(target, (*references, reference), depth), **said}
+        return {**self.form(target, (*references, reference), depth), **texts}
 
     def _own(self, schema: Schema, references: tuple[str, ...], depth: int) -> Form:
         kinds = _kinds(schema)
@@ -133,8 +133,8 @@ class _Reader:
 
 def _kinds(schema: Schema) -> frozenset[str]:
     """Return the types that a schema says, or means by its keywords; none are all."""
-    said = schema.get("type")
-    names = frozenset({said} if isinstance(said, str) else get_texts(schema, "type"))
+    stated = schema.get("type")
+    names = frozenset({stated} if isinstance(stated, str) else get_texts(schema, "type"))
     if names or "type" in schema:
         return names if names <= _TYPES else frozenset()
     if values := _listed(schema):
@@ -209,7 +209,7 @@ def stricter(new: Any, old: Any, path: str) -> Iterator[str]:
         return
     if old.get("nullable") and not new.get("nullable"):
         yield f"{path}: that it is not null is new"
-    yield from (f"{path}: {what} is new" for what in _limits(new, old))
+    yield from (f"{path}: {limit} is new" for limit in _limits(new, old))
     if kind == "array":
         yield from stricter(new["items"], old["items"], f"{path}.[]")
     if kind == "object":
@@ -314,7 +314,7 @@ def _named(group: Sequence[Plan], parts: dict[str, JSON]) -> str:
 def _form(schemas: Schemas) -> Form:
     """Return what a plan takes when an instance is made or changed."""
     create = form_of(schemas.create)
-    if schemas.update == schemas.create or not validation.says(schemas.update):
+    if schemas.update == schemas.create or not validation.limits_updates(schemas.update):
         return create
     update, named = form_of(schemas.update), validation.changeable(schemas)
     first, second = (get_map(one, "properties") for one in (create, update))

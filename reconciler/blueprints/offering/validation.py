@@ -198,8 +198,8 @@ class Checked:
         if self.validator is None:
             return []
         errors = _errors(self.validator, orjson.loads(canonical(parameters)))
-        said = [one for error in errors or () for one in _sentences(error)]
-        return list(dict.fromkeys(said))
+        sentences = [one for error in errors or () for one in _sentences(error)]
+        return list(dict.fromkeys(sentences))
 
 
 def _errors(
@@ -230,16 +230,16 @@ def _measure(value: Any, sizes: dict[int, int]) -> int:
 
 
 def _sentences(error: Any) -> Iterator[str]:
-    path, keyword, said = list(error.absolute_path), str(error.validator), error.validator_value
+    path, keyword, expected = list(error.absolute_path), str(error.validator), error.validator_value
     if keyword == "required":
-        missing = [name for name in said if name not in error.instance]
+        missing = [name for name in expected if name not in error.instance]
         yield from (f"{_shown([*path, name])} is missing" for name in missing)
-    elif keyword == "additionalProperties" and said is False:
+    elif keyword == "additionalProperties" and expected is False:
         known = get_map(error.schema, "properties").keys()
         others = sorted(error.instance.keys() - known)
         yield from (f"{_shown([*path, name])} is no parameter" for name in others)
     elif keyword in _CITED:
-        yield f"{_shown(path)} does not fit {keyword}: {_cited(said)}"
+        yield f"{_shown(path)} does not fit {keyword}: {_cited(expected)}"
     else:
         rule = keyword if error.validator is not None else "a schema that nothing fits"
         yield f"{_shown(path)} does not fit {rule}"
@@ -283,8 +283,8 @@ def _unchecked_schema(*why: str) -> Checked:
 
 def _draft(schema: Mapping[str, JSON]) -> type[Validator]:
     """Return the draft that a schema says, else the later of two that it fits best."""
-    said = {"$schema": get_text(schema, "$schema")}
-    stated = jsonschema.validators.validator_for(said, default=jsonschema.Draft3Validator)
+    named = {"$schema": get_text(schema, "$schema")}
+    stated = jsonschema.validators.validator_for(named, default=jsonschema.Draft3Validator)
     if stated in _BOUNDED:
         return stated
     return min(
@@ -331,12 +331,12 @@ def _left_out(schema: Any, place: str) -> Iterator[str]:
 
 def of_create(plan: Plan, parameters: Mapping[str, JSON]) -> str:
     """Return why a plan refuses parameters of a new instance; "" where it may not."""
-    return _said(plan, checked(plan.schemas.create).problems(parameters))
+    return _refusal(plan, checked(plan.schemas.create).problems(parameters))
 
 
 def of_bind(plan: Plan, parameters: Mapping[str, JSON]) -> str:
     """Return why a plan refuses parameters of a new binding; "" where it may not."""
-    return _said(plan, checked(plan.schemas.bind).problems(parameters))
+    return _refusal(plan, checked(plan.schemas.bind).problems(parameters))
 
 
 def of_update(plan: Plan, parameters: Mapping[str, JSON], changed: Iterable[str]) -> str:
@@ -346,13 +346,13 @@ def of_update(plan: Plan, parameters: Mapping[str, JSON], changed: Iterable[str]
     """
     named = changeable(plan.schemas)
     if named is None:
-        schema = plan.schemas.update if says(plan.schemas.update) else plan.schemas.create
-        return _said(plan, checked(schema).problems(parameters))
+        schema = plan.schemas.update if limits_updates(plan.schemas.update) else plan.schemas.create
+        return _refusal(plan, checked(schema).problems(parameters))
     frozen = [
         f"{_shown([name])} cannot be changed" for name in sorted(changed) if name not in named
     ]
     sent = {name: value for name, value in parameters.items() if name in named}
-    return _said(plan, [*frozen, *checked(plan.schemas.update).problems(sent)])
+    return _refusal(plan, [*frozen, *checked(plan.schemas.update).problems(sent)])
 
 
 def changeable(schemas: Schemas) -> frozenset[str] | None:
@@ -363,19 +363,19 @@ def changeable(schemas: Schemas) -> frozenset[str] | None:
     update = get_map(schemas.update)
     closed = update.get("additionalProperties") is False
     is_open = not closed and ("allOf" in update or update.get("additionalProperties") is not None)
-    if not says(schemas.update) or is_open or update.keys() & _FURTHER:
+    if not limits_updates(schemas.update) or is_open or update.keys() & _FURTHER:
         return None
     return frozenset(get_map(update, "properties"))
 
 
-def says(update: JSON) -> bool:
+def limits_updates(update: JSON) -> bool:
     """Return whether a schema of updates says anything of what may be changed."""
     return (
         bool(get_map(update, "properties")) or get_map(update).get("additionalProperties") is False
     )
 
 
-def _said(plan: Plan, problems: list[str]) -> str:
+def _refusal(plan: Plan, problems: list[str]) -> str:
     if not problems:
         return ""
     more = len(problems) - _MOST_SAID

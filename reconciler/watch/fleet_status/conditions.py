@@ -20,7 +20,7 @@ from reconciler.core.manifest import JSON, Manifest, get_text
 from reconciler.core.times import format_time
 from reconciler.health.board import UNREADY
 from reconciler.health.verdict import State
-from reconciler.planning.changes import Action, Held
+from reconciler.planning.changes import Action, Tripped
 from reconciler.watch.agenda import AGAIN
 from reconciler.watch.fleet_state import FleetState, SourceProblem, Waiting
 
@@ -102,28 +102,28 @@ def _of_round(state: FleetState) -> Verdict | None:
     waiting = state.waiting
     failed = {line.subject for line, end in waiting.lines if end and end.status in AGAIN}
     last = state.history[0] if state.history else None
-    if held := held_back(waiting):
-        said = _listed(f"{one.guard}: {one.message}" for one in held)
-        return Verdict(FALSE, "GuardHeld", said, stalled=True)
+    if guards := guards_of(waiting):
+        message = _listed(f"{one.guard}: {one.message}" for one in guards)
+        return Verdict(FALSE, "GuardHeld", message, stalled=True)
     if failed:
-        said = f"lines of the plan failed: {_listed(sorted(failed))}"
-        return Verdict(FALSE, "ApplyFailed", said, reconciling=True)
+        message = f"lines of the plan failed: {_listed(sorted(failed))}"
+        return Verdict(FALSE, "ApplyFailed", message, reconciling=True)
     if waiting.unseen:
-        said = _listed(f"{one.name}: {one.reason}" for one in waiting.unseen)
-        return Verdict(FALSE, "ClusterUnread", said, reconciling=True)
+        message = _listed(f"{one.name}: {one.reason}" for one in waiting.unseen)
+        return Verdict(FALSE, "ClusterUnread", message, reconciling=True)
     if last is not None and last.result == "failed":
         return Verdict(FALSE, "RoundFailed", last.why, reconciling=True)
     if state.applied_at is None or waiting.lines:
-        said = f"revision {short(state.source.revision)} is not in place yet"
-        return Verdict(UNKNOWN, "Progressing", said, reconciling=True)
+        message = f"revision {short(state.source.revision)} is not in place yet"
+        return Verdict(UNKNOWN, "Progressing", message, reconciling=True)
     return None
 
 
-def held_back(waiting: Waiting) -> Sequence[Held]:
+def guards_of(waiting: Waiting) -> Sequence[Tripped]:
     """Return what holds lines back: guards that tripped, and lines that no apply may do."""
     explained = {name for one in waiting.held for name in one.clusters}
     blocked = [
-        Held("blocked", f"{line.cluster}, {line.subject}: {line.reason}", (line.cluster,))
+        Tripped("blocked", f"{line.cluster}, {line.subject}: {line.reason}", (line.cluster,))
         for line, _ in waiting.lines
         if line.action is Action.BLOCKED and line.cluster not in explained
     ]
@@ -135,23 +135,23 @@ def _of_units(state: FleetState) -> Verdict:
         return Verdict(UNKNOWN, "UnitsUnknown", "no unit was looked at yet", reconciling=True)
     if state.board.planes:
         first = state.board.planes[0]
-        said = _listed(f"{one.name}: {one.message}" for one in state.board.planes)
-        return Verdict(FALSE, first.reason, said)
+        message = _listed(f"{one.name}: {one.message}" for one in state.board.planes)
+        return Verdict(FALSE, first.reason, message)
     units = [one.health for one in state.board.units if not one.leaving]
     states = Counter(one.state for one in units)
     total = f"{len(units)} unit{'' if len(units) == 1 else 's'}"
     for worst in UNREADY:
         if count := states[worst]:
             found = {f"{one.unit.cluster}: {one.reason}" for one in units if one.state is worst}
-            said = f"{count} of {total} {'is' if count == 1 else 'are'} {worst.value}"
-            said = f"{said} ({_listed(sorted(found))})"
+            message = f"{count} of {total} {'is' if count == 1 else 'are'} {worst.value}"
+            message = f"{message} ({_listed(sorted(found))})"
             progressing = worst is State.PROGRESSING
             ready = UNKNOWN if progressing else FALSE
-            return Verdict(ready, f"Units{worst.value}", said, reconciling=progressing)
+            return Verdict(ready, f"Units{worst.value}", message, reconciling=progressing)
     note = state.source.looked.note and f"; later commits wait: {state.source.looked.note}"
     are = "is" if len(units) == 1 else "are"
-    said = f"revision {short(state.source.revision)}: {states[State.READY]} of {total} {are} Ready"
-    return Verdict(TRUE, "Applied", f"{said}{note}")
+    sums = f"{states[State.READY]} of {total} {are} Ready{note}"
+    return Verdict(TRUE, "Applied", f"revision {short(state.source.revision)}: {sums}")
 
 
 def conditions_of(

@@ -62,13 +62,13 @@ def _all(state: FleetState) -> Iterator[Trouble]:
         yield Trouble(name, plane.reason, plane.message, plane.since)
     for change, outcome in state.waiting.lines:
         if outcome is not None and outcome.status in AGAIN:
-            said = f"{change.subject}: {outcome.message or outcome.status.value}"
-            yield Trouble(change.cluster, APPLY_FAILED, said)
+            message = f"{change.subject}: {outcome.message or outcome.status.value}"
+            yield Trouble(change.cluster, APPLY_FAILED, message)
         elif change.action is Action.BLOCKED:
             yield Trouble(change.cluster, BLOCKED, f"{change.subject}: {change.reason}")
     for storm in state.storms:
-        said = f"{storm.object} is changed back by {storm.manager or 'another manager'}"
-        yield Trouble(storm.cluster, "DriftStorm", said)
+        message = f"{storm.object} is changed back by {storm.manager or 'another manager'}"
+        yield Trouble(storm.cluster, "DriftStorm", message)
     for state_of in TROUBLED:
         for cluster in board.clusters if board else ():
             yield from _of_cluster(cluster, state_of)
@@ -80,8 +80,8 @@ def _of_cluster(cluster: ClusterHealth, state: State) -> Iterator[Trouble]:
     for unit in cluster.units:
         health = unit.health
         if health.state is state:
-            said = f"{health.unit.name}: {health.message or health.reason}"
-            yield Trouble(cluster.name, health.reason or state.value, said, health.since)
+            message = f"{health.unit.name}: {health.message or health.reason}"
+            yield Trouble(cluster.name, health.reason or state.value, message, health.since)
 
 
 LARGEST: Final = 64_000  # bytes of JSON
@@ -156,18 +156,18 @@ def _source(source: SourceView) -> dict[str, JSON]:
         "revision": cut(source.revision, _ID),
         "refused": cut(source.refused, _ID),
     }
-    said: dict[str, JSON] = {key: value for key, value in fields.items() if value}
+    document: dict[str, JSON] = {key: value for key, value in fields.items() if value}
     if source.looked.revision:
         looked = {"revision": source.looked.revision, "files": source.looked.tree}
-        said["looked"] = {key: cut(value, _ID) for key, value in looked.items() if value}
+        document["looked"] = {key: cut(value, _ID) for key, value in looked.items() if value}
     if source.problem is SourceProblem.UNVERIFIED:
-        said["signature"] = {"status": "Unverified"}
+        document["signature"] = {"status": "Unverified"}
     elif source.signature is not None:
         signer = {"type": source.signature.kind, "principal": cut(source.signature.signer, _NAME)}
-        said["signature"] = {"status": "Verified", **signer}
+        document["signature"] = {"status": "Verified", **signer}
     elif source.revision:
-        said["signature"] = {"status": "Off"}
-    return said
+        document["signature"] = {"status": "Off"}
+    return document
 
 
 def _clusters(state: FleetState, found: Sequence[Trouble]) -> dict[str, JSON]:

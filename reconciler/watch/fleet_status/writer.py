@@ -27,7 +27,7 @@ from reconciler.core.refs import Ref
 from reconciler.core.times import format_time
 from reconciler.kube.cluster import Cluster
 from reconciler.watch.fleet_state import FleetState, SourceProblem
-from reconciler.watch.fleet_status.conditions import cut, held_back, short, verdict_of
+from reconciler.watch.fleet_status.conditions import cut, guards_of, short, verdict_of
 from reconciler.watch.fleet_status.document import status_of, tells_more
 from reconciler.watch.loop import States
 
@@ -134,8 +134,8 @@ class FleetStatusWriter:
         except Exception as error:  # a defect, too, must not end what hears of suspensions
             if self._failure is None or type(self._failure) is not type(error):
                 known = isinstance(error, ClusterError)
-                said = fields | {"error": str(error) if known else errors.origin(error)}
-                log.warning("the FleetStatus cannot be written for now", extra=said)
+                extra = fields | {"error": str(error) if known else errors.origin(error)}
+                log.warning("the FleetStatus cannot be written for now", extra=extra)
             self._failure = error
             return
         if self._failure is not None:
@@ -254,9 +254,9 @@ def _rounds(before: FleetState, after: FleetState) -> Iterator[Note]:
     known = before.history[0].ended_at if before.history else None
     new = last is not None and last.ended_at != known
     if last is not None and new and last.result not in _NO_FAILURE:
-        said = f": {last.why}" if last.why else ""
+        why = f": {last.why}" if last.why else ""
         counts = f"{last.result}, {last.done} done, {last.failed} failed"
-        yield _note("ApplyFailed", f"revision {revision}, {counts}{said}", warning=True)
+        yield _note("ApplyFailed", f"revision {revision}, {counts}{why}", warning=True)
     elif after.applied_at is not None and before.applied_at is None:
         yield _note("Applied", f"revision {revision} is in place")
     elif last is not None and new and last.done:
@@ -267,12 +267,12 @@ def _rounds(before: FleetState, after: FleetState) -> Iterator[Note]:
 
 
 def _guards(before: FleetState, after: FleetState) -> Iterator[Note]:
-    known = {(one.guard, one.clusters) for one in held_back(before.waiting)}
-    tripped = [one for one in held_back(after.waiting) if (one.guard, one.clusters) not in known]
-    for one in tripped[:_MOST]:
+    known = {(one.guard, one.clusters) for one in guards_of(before.waiting)}
+    new = [one for one in guards_of(after.waiting) if (one.guard, one.clusters) not in known]
+    for one in new[:_MOST]:
         yield _note("GuardTripped", f"{one.guard}: {one.message}", warning=True)
-    if len(tripped) > _MOST:
-        yield _note("GuardTripped", f"and {len(tripped) - _MOST} more", warning=True)
+    if len(new) > _MOST:
+        yield _note("GuardTripped", f"and {len(new) - _MOST} more", warning=True)
 
 
 def _storms(before: FleetState, after: FleetState) -> Iterator[Note]:
@@ -280,9 +280,9 @@ def _storms(before: FleetState, after: FleetState) -> Iterator[Note]:
     for one in after.storms[:_MOST]:
         if (one.cluster, one.object, one.until) not in known:
             by = one.manager or "another manager"
-            said = f"{one.cluster}: {one.object} was repaired {one.repairs} times and changed back "
+            why = f"{one.cluster}: {one.object} was repaired {one.repairs} times and changed back "
             rest = f"by {by}; it rests until {format_time(one.until)}"
-            yield _note("DriftStorm", f"{said}{rest}", warning=True)
+            yield _note("DriftStorm", f"{why}{rest}", warning=True)
 
 
 def _note(reason: str, message: str, *, warning: bool = False) -> Note:

@@ -112,10 +112,10 @@ def _authorization(target: CommitStatus, secret: Secret) -> dict[str, str | Secr
 def _status(target: CommitStatus, message: Message) -> dict[str, str]:
     failed = target.provider == "gitlab" and message.phase is Phase.FAILURE
     state = "failed" if failed else message.phase.value
-    said = ": ".join(filter(None, (message.title, message.detail if target.detail else "")))
-    if len(said) > _DESCRIPTION:
-        said = f"{said[: _DESCRIPTION - 3].rstrip()}..."
-    return {"state": state, "context": message.context, "description": said}
+    description = ": ".join(filter(None, (message.title, message.detail if target.detail else "")))
+    if len(description) > _DESCRIPTION:
+        description = f"{description[: _DESCRIPTION - 3].rstrip()}..."
+    return {"state": state, "context": message.context, "description": description}
 
 
 def _sentence(message: Message) -> str:

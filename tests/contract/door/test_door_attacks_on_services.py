@@ -91,7 +91,7 @@ async def test_a_kubeconfig_of_a_space_gets_no_other_service_than_was_bound(
         return await plane.cluster.get(Ref(plane.name, kind, namespace, name))
 
     async def answer(asked):
-        return conditions.said(await read(API_SERVICE_EXPORT_REQUEST, asked.name), "ExportsReady")
+        return conditions.get(await read(API_SERVICE_EXPORT_REQUEST, asked.name), "ExportsReady")
 
     async def is_withheld():
         said = await answer(other_offer)

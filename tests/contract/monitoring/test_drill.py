@@ -33,7 +33,7 @@ from reconciler.core.refs import SECRET
 from reconciler.fleet.values import UnitKey
 from reconciler.health.verdict import State
 from reconciler.kube.informer import Informer
-from reconciler.planning.changes import Action, Held, UnseenCluster
+from reconciler.planning.changes import Action, Tripped, UnseenCluster
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState, RoundResult, SourceProblem, Storm
 from reconciler.watch.loop import States
@@ -186,7 +186,7 @@ def troubles(place):
     state = replace(made.ended(made.begun(), "held", board=broken), storms=(storm,))
     eu.put(state, problem=SourceProblem.UNVERIFIED)
     unseen = [UnseenCluster("cafe", "why")]
-    held = report(held=[Held("max-deletes", "why")], unseen=unseen)
+    held = report(held=[Tripped("max-deletes", "why")], unseen=unseen)
     us.meters.unreadable(ConfigError("why"))
     place.stopped |= {"eu", "ap"}
     place.agent.beat_at = time.time() - 700

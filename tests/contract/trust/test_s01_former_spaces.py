@@ -86,7 +86,7 @@ async def test_the_next_space_of_a_name_gets_nothing(
                 await working.enter_async_context(backend(control_plane.connection, settings))
 
             async def refused() -> bool:
-                said = conditions.said(
+                said = conditions.get(
                     await space.at(space.binding), conditions.SERVICE_NAMESPACES_READY
                 )
                 line = f"{keys.CONFIRM_SPACE}={former}"

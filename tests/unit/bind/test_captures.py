@@ -134,7 +134,7 @@ def recorded_conditions(live, *types):
 def agree(shown, live, *types):
     """Return whether the conditions of these types are those that were recorded, but for times."""
     held = recorded_conditions(live, *types)
-    return all(said(shown)[type_].says_the_same(held[type_]) for type_ in types)
+    return all(said(shown)[type_].agrees_with(held[type_]) for type_ in types)
 
 
 def terms(capture):
@@ -177,7 +177,7 @@ def test_health_of_an_app_cluster(capture, live):
     if recorded_one.reason == "HeartbeatTimeDrift":
         assert healthy.status == "True"
     else:
-        assert healthy.says_the_same(recorded_one)
+        assert healthy.agrees_with(recorded_one)
 
 
 def test_the_role_of_every_konnector():

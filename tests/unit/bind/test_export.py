@@ -328,7 +328,7 @@ def test_a_crd_that_is_away_deletes_nothing_yet(facts, again):
 def test_the_message_stays_the_same_so_that_its_time_does_too():
     (first,) = look(seen(crd=None)).conditions
     (later,) = look(missing(ago(minutes=4))).conditions
-    assert first.says_the_same(later)
+    assert first.agrees_with(later)
 
 
 def test_a_crd_that_stayed_away_takes_the_export_along():

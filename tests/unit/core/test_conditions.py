@@ -212,8 +212,8 @@ def test_a_condition_is_of_the_newest_generation_or_does_not_count(own, whole, w
     said = {"type": "A", "status": TRUE} | ({} if own is None else {"observedGeneration": own})
     status = {"conditions": [said]} | ({} if whole is None else {"observedGeneration": whole})
     live: Manifest = {"metadata": {"generation": 3}, "status": status}
-    assert conditions.current(live, "A") == (conditions.said(live, "A", TRUE) if want else None)
-    assert conditions.current(live, "A", FALSE) == conditions.said(live, "A", FALSE) is None
+    assert conditions.current(live, "A") == (conditions.get(live, "A", TRUE) if want else None)
+    assert conditions.current(live, "A", FALSE) == conditions.get(live, "A", FALSE) is None
 
 
 def test_ordered():

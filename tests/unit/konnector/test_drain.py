@@ -11,7 +11,7 @@ from konnector.binding import drain
 from konnector.binding.drain import BATCH, RECHECK, SOMEWHAT_LATER, Seen, decide, is_held, syncs
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE, claim_status
 from reconciler.core import keys
-from reconciler.core.decision import NOTHING, Delete, Patch, unheld
+from reconciler.core.decision import NOTHING, Delete, Patch, unfinalized
 from reconciler.core.manifest import annotations_of, finalizers_of, get_map, get_maps, name_of
 from reconciler.core.refs import CRD, SECRET, Kind
 from reconciler.core.times import format_time
@@ -448,10 +448,10 @@ def test_detaching(one, change):
 
 
 def test_a_detached_binding_is_not_held():
-    patch = unheld(APP_CLUSTER, API_SERVICE_BINDING, leaving(), keys.DRAIN)
+    patch = unfinalized(APP_CLUSTER, API_SERVICE_BINDING, leaving(), keys.DRAIN)
     assert patch is not None
     assert not is_held(merged(leaving(), patch.body))
-    assert unheld(APP_CLUSTER, API_SERVICE_BINDING, binding("Release"), keys.DRAIN) is None
+    assert unfinalized(APP_CLUSTER, API_SERVICE_BINDING, binding("Release"), keys.DRAIN) is None
 
 
 class World:

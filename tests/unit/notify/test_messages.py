@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.apply import Status
-from reconciler.planning.changes import Action, Held, UnseenCluster
+from reconciler.planning.changes import Action, Tripped, UnseenCluster
 from reconciler.watch import fleet_state
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState, SourceProblem
@@ -13,7 +13,7 @@ from reconciler.watch.notify.messages import Phase, Reason, messages
 from tests.support.fleet_states import COMMIT, NEXT, at, at_rest, begun, ended, fleet, record
 from tests.support.reports import change, report
 
-HELD = Held("max-deletes", "12 deletes are more than 10", ("shop",))
+HELD = Tripped("max-deletes", "12 deletes are more than 10", ("shop",))
 
 
 def refused(state, problem, why="", refused=""):

@@ -178,7 +178,7 @@ def test_the_words_of_a_broker_stay_while_the_next_try_waits() -> None:
 
 
 def of_claim(it: Turns, name: str) -> Any:
-    return conditions.said(it.instance_claim, name)
+    return conditions.get(it.instance_claim, name)
 
 
 def test_a_read_that_shows_nothing_is_named_and_hinders_no_update() -> None:

@@ -59,7 +59,7 @@ def test_no_more_is_pruned_in_a_run_than_the_budget(most, percent, known, releas
     (unit,) = scenes.shop().units.values()
     units = dict.fromkeys(keys_[released:], unit)
     limited = replace(scenes.shop(), guards=limits, units=units)
-    tripped = prune_units.held_back(limited, pruned, pruned)
+    tripped = prune_units.run_guards(limited, pruned, pruned)
     assert [guard.guard for guard in tripped] == held
 
 

@@ -12,7 +12,7 @@ from reconciler.core.manifest import KNOWN_AFTER_APPLY
 from reconciler.core.refs import CONFIG_MAP, SECRET, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning import planfile
-from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
+from reconciler.planning.changes import Action, Change, Plan, Tripped, UnseenCluster
 
 UNIT = UnitKey("shop", "anynines.com", "backups")
 CHANGE = Change(
@@ -32,7 +32,7 @@ PLAN = planfile.identified(
         digest="d1",
         changes=(CHANGE,),
         sections={"shop": "eu"},
-        held=(Held("in-use", "3 instances exist"),),
+        held=(Tripped("in-use", "3 instances exist"),),
         unseen=(UnseenCluster("edge", "timeout", "look"),),
         warnings=("a note",),
         clusters_total=2,

@@ -12,7 +12,7 @@ from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin, Problem
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Ref
 from reconciler.fleet.values import UnitKey
-from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster, WidenedClaim
+from reconciler.planning.changes import Action, Change, Plan, Tripped, UnseenCluster, WidenedClaim
 from tests.golden.plans import PLANS
 
 UNIT = UnitKey("shop", "anynines.com", "backups")
@@ -221,7 +221,7 @@ LARGE = {
     "everything at once": lambda: plan(
         many(Action.DELETE, clusters=500) + many(Action.BLOCKED, clusters=500),
         widened=tuple(replace(CLAIM, binding=f"b{number}") for number in range(5_000)),
-        held=tuple(Held("in-use", f"{number} exist") for number in range(5_000)),
+        held=tuple(Tripped("in-use", f"{number} exist") for number in range(5_000)),
         unseen=tuple(UnseenCluster(f"edge-{number}", "timeout") for number in range(5_000)),
         warnings=tuple(f"note {number}" for number in range(5_000)),
     ),
@@ -258,7 +258,7 @@ def test_deletes_are_shown_or_counted():
 
 
 def test_ten_thousand_deletes_do_not_hide_one_widened_claim_or_guard():
-    held = Held("max-deletes", "too many")
+    held = Tripped("max-deletes", "too many")
     deleting = replace(LARGE["deletes of many clusters"](), widened=(CLAIM,), held=(held,))
     text = plan_formats.comment(deleting)
     assert "! orders-db  secrets: [a] -> all" in text

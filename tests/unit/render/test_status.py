@@ -13,7 +13,7 @@ from reconciler.core.live import plane_unseen
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import BoundUnit, ClusterHealth
 from reconciler.health.verdict import State
-from reconciler.planning.changes import Action, Held, Step, UnseenCluster, Verb
+from reconciler.planning.changes import Action, Step, Tripped, UnseenCluster, Verb
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import (
@@ -56,7 +56,7 @@ OPERATED = FleetState(
     board=values.board(),
     waiting=Waiting(
         ((LINE, Outcome(LINE, Status.HELD, "held back: max-deletes")), (LINE, None)),
-        (Held("max-deletes", "3 of 10", ("shop-1",)),),
+        (Tripped("max-deletes", "3 of 10", ("shop-1",)),),
         (UnseenCluster("shop-3", "it hung up", "Look at the network"),),
         "9f3c",
     ),

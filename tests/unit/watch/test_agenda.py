@@ -10,7 +10,7 @@ from reconciler.apply import Status
 from reconciler.core.errors import Origin
 from reconciler.fleet import load
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, UnitKey
-from reconciler.planning.changes import Action, Held, UnseenCluster
+from reconciler.planning.changes import Action, Tripped, UnseenCluster
 from reconciler.watch import agenda
 from reconciler.watch.agenda import Agenda, Left, Task, Terms, Trigger, concerned, union
 from tests.support import fleets
@@ -112,9 +112,9 @@ LEFT = {
     "a peer was late": (report(("shop", Status.UNCONFIRMED)), Left(again=SHOP)),
     "held": (report(("shop", Status.HELD)), Left(waiting=SHOP)),
     "behind what is held": (report(("shop", Status.SKIPPED)), Left(waiting=SHOP)),
-    "a guard": (report(held=[Held("in-use", "", ("shop",))]), Left(waiting=SHOP)),
+    "a guard": (report(held=[Tripped("in-use", "", ("shop",))]), Left(waiting=SHOP)),
     "what lives on another control plane": (
-        report(held=[Held("moved", "", ("shop",))]),
+        report(held=[Tripped("moved", "", ("shop",))]),
         Left(waiting=None),
     ),
     "blocked": (report(changes=[change("shop", Action.BLOCKED)]), Left(waiting=SHOP)),

@@ -7,7 +7,7 @@ import pytest
 from reconciler.apply import Status
 from reconciler.fleet import load
 from reconciler.health.verdict import State
-from reconciler.planning.changes import Action, Held, UnseenCluster
+from reconciler.planning.changes import Action, Tripped, UnseenCluster
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
 from reconciler.watch.agenda import Task, Trigger
@@ -99,7 +99,7 @@ def test_a_problem_lasts_since_it_began_and_another_one_begins_anew():
 NOT_IN_PLACE = {
     "a line waits for a guard": ("held", {"of": report(changes=[change(action=Action.BLOCKED)])}),
     "a cluster was not read": ("nothing", {"of": report(unseen=[UnseenCluster("cafe", "")])}),
-    "a guard tripped": ("nothing", {"of": report(held=[Held("block", "", ("cafe",))])}),
+    "a guard tripped": ("nothing", {"of": report(held=[Tripped("block", "", ("cafe",))])}),
     "the round was held back": ("held", {}),
     "lines failed": ("partial", {"of": report(Status.FAILED)}),
 }
@@ -116,7 +116,7 @@ def test_a_commit_is_in_place_since_the_first_round_that_left_nothing():
 
 
 def test_a_round_of_a_suspended_fleet_puts_nothing_in_place():
-    held = ended(begun(), "held", of=report(held=[Held("block", "", ("cafe",))]))
+    held = ended(begun(), "held", of=report(held=[Tripped("block", "", ("cafe",))]))
     before = load.suspended(fleet(NEXT), "a move")
     state = fleet_state.source_read(held, before, None, now=at(1))
     state = ended(state, "nothing", time=2)
@@ -173,8 +173,9 @@ def held(state):
 
 
 def test_a_guard_of_a_narrow_round_stands_beside_those_of_others():
-    state = ended(begun(), of=report(held=[Held("block", "", ("cafe",)), Held("in-use", "3", ())]))
-    state = ended(state, scope=SHOP, of=report(held=[Held("in-use", "2", ())]))
+    both = [Tripped("block", "", ("cafe",)), Tripped("in-use", "3", ())]
+    state = ended(begun(), of=report(held=both))
+    state = ended(state, scope=SHOP, of=report(held=[Tripped("in-use", "2", ())]))
     assert held(state) == [("block", "", ("cafe",)), ("in-use", "2", ())]
     assert held(ended(state, scope=CAFE)) == [("in-use", "2", ())]
     assert held(ended(state)) == []

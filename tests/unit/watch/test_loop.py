@@ -10,7 +10,7 @@ from reconciler.controller.fence import Stopped
 from reconciler.core.errors import ConfigError, InvalidRepository, KlutchError
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.values import Fleet
-from reconciler.planning.changes import Held, UnseenCluster
+from reconciler.planning.changes import Tripped, UnseenCluster
 from reconciler.source.following import SourceState
 from reconciler.watch.agenda import Task, Terms, Trigger
 from reconciler.watch.fleet_state import RoundResult
@@ -244,7 +244,7 @@ def test_ailment(signs, want):
 
 
 EVERYTHING = Task(Trigger.DRIFT, None)
-IN_USE = Held("in-use", "why")
+IN_USE = Tripped("in-use", "why")
 
 
 RESULTS = {

@@ -16,7 +16,7 @@ from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import Board, BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
-from reconciler.planning.changes import Action, Held, UnseenCluster
+from reconciler.planning.changes import Action, Tripped, UnseenCluster
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import (
@@ -31,7 +31,7 @@ from tests.support import fleets
 from tests.support.reports import change, report
 
 EVERYTHING = Task(Trigger.DRIFT, None)
-IN_USE = Held("in-use", "why")
+IN_USE = Tripped("in-use", "why")
 SECRET = "hunter2canary"
 START = datetime(2026, 11, 26, tzinfo=UTC)
 
@@ -107,7 +107,7 @@ def test_a_cluster_is_unseen_until_it_was_looked_at_again(meters):
 def test_no_text_from_anywhere_is_in_a_label(meters):
     meters.unreadable(ConfigError(SECRET))
     meters.failed(EVERYTHING, ConfigError(SECRET), 1.0)
-    plan = replace(report().plan, held=(Held("in-use", SECRET),))
+    plan = replace(report().plan, held=(Tripped("in-use", SECRET),))
     ended(meters, EVERYTHING, replace(report(), plan=plan, ended=SECRET), 1.0)
     assert SECRET.encode() not in generate_latest(meters.registry)
 
@@ -350,7 +350,9 @@ def test_no_text_of_a_state_is_in_a_metric(meters):
     state = operated(
         source=SourceView(url=SECRET, ref=SECRET, revision=SECRET, signature=SIGNED, why=SECRET),
         board=board(health("shop", *State)),
-        waiting=Waiting(((line, Outcome(line, Status.FAILED, SECRET)),), (Held("in-use", SECRET),)),
+        waiting=Waiting(
+            ((line, Outcome(line, Status.FAILED, SECRET)),), (Tripped("in-use", SECRET),)
+        ),
         storms=(storm,),
         suspended=SECRET,
     )

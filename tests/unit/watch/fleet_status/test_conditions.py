@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.apply import Outcome, Status
 from reconciler.health.verdict import State
-from reconciler.planning.changes import Action, Held, UnseenCluster
+from reconciler.planning.changes import Action, Tripped, UnseenCluster
 from reconciler.source.following import Looked
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
@@ -28,7 +28,7 @@ from tests.support.fleet_states import (
 from tests.support.reports import change, report
 
 READY, DEGRADED, UNKNOWN = State.READY, State.DEGRADED, State.UNKNOWN
-GUARD = Held("max-deletes", "9 units would be released, and 5 may be", ("shop",))
+GUARD = Tripped("max-deletes", "9 units would be released, and 5 may be", ("shop",))
 
 
 def conditions(state, before=(), *, generation=1, seconds=100):
@@ -205,7 +205,7 @@ def test_a_blocked_line_says_why_unless_a_guard_of_its_cluster_does():
 
 
 def test_of_many_guards_the_first_speak():
-    held = [Held("block", str(number), (str(number),)) for number in range(9)]
+    held = [Tripped("block", str(number), (str(number),)) for number in range(9)]
     said = condition(ended(at_rest(), of=report(held=held)), "Ready")["message"]
     assert said == "block: 0; block: 1; block: 2; and 6 more"
 

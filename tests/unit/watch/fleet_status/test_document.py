@@ -13,7 +13,7 @@ from reconciler.apply import Status
 from reconciler.core.manifest import canonical, get_map
 from reconciler.health.verdict import State
 from reconciler.kube import crds
-from reconciler.planning.changes import Action, Held, UnseenCluster
+from reconciler.planning.changes import Action, Tripped, UnseenCluster
 from reconciler.source.following import Looked
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
@@ -241,7 +241,7 @@ def test_nothing_in_it_moves_while_nothing_changes():
 
 
 def test_trouble_that_lasts_rests_too():
-    state = ended(begun(), "held", of=report(held=[Held("block", "", ("shop",))]), time=5)
+    state = ended(begun(), "held", of=report(held=[Tripped("block", "", ("shop",))]), time=5)
     state = ended(state, board=board(cluster("shop", UNKNOWN), unread=[("shop", "away")]), time=6)
     said = status(state)
     state = ended(state, board=board(cluster("shop", UNKNOWN), unread=[("shop", "away")]), time=7)
@@ -307,7 +307,7 @@ def crowded(number, text):
     clusters = [replace(cluster(name), units=(units[name],), message=text) for name in names]
     of = report(
         *((name, Status.FAILED) for name in names[:20]),
-        held=[Held(text, text, (name,)) for name in names],
+        held=[Tripped(text, text, (name,)) for name in names],
         unseen=[UnseenCluster(name, text) for name in names],
     )
     of = replace(of, outcomes=tuple(replace(one, message=text) for one in of.outcomes))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.apply import Status
-from reconciler.planning.changes import Action, Held
+from reconciler.planning.changes import Action, Tripped
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
 from reconciler.watch.fleet_state import FleetState, SourceProblem, Storm
@@ -13,7 +13,7 @@ from reconciler.watch.fleet_status.writer import notes_of
 from tests.support.fleet_states import NEXT, at, at_rest, begun, ended, fleet, record
 from tests.support.reports import change, report
 
-GUARD = Held("max-deletes", "9 would go", ("shop",))
+GUARD = Tripped("max-deletes", "9 would go", ("shop",))
 HELD = ended(at_rest(), "held", of=report(Status.HELD, held=[GUARD]))
 STORM = Storm(cluster="shop", object="Secret x", manager="flux", repairs=3, until=at(60))
 SIGNED = Signature(VerificationMode.HEAD, "ssh", "ada@acme.example")
@@ -143,7 +143,7 @@ def test_a_failure_that_lasts_is_one_event():
 
 
 def test_many_guards_are_few_events_and_none_is_too_long():
-    held = [Held("block", "x" * 5_000, (str(number),)) for number in range(30)]
+    held = [Tripped("block", "x" * 5_000, (str(number),)) for number in range(30)]
     found = notes_of(at_rest(), ended(at_rest(), "nothing", of=report(held=held)))
     assert len(found) == 11
     assert found[-1].message == "and 20 more"
