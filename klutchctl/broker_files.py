@@ -83,8 +83,8 @@ async def fetched(spec: BrokerSpec, credentials: Path) -> Catalogue:
     """
     from reconciler.broker.client import BrokerClient, address_of
 
-    held = yaml_text.read(files.read(credentials), str(credentials)).plain()
-    address = address_of(spec, {"stringData": held})
+    keys = yaml_text.read(files.read(credentials), str(credentials)).plain()
+    address = address_of(spec, {"stringData": keys})
     parts = urlsplit(address.url)
     here = is_loopback(parts)  # it never leaves this machine
     if not here and parts.scheme != "https":
@@ -105,7 +105,7 @@ class Change:
     """A file that is not as it should be; `content` None is of one that should not be there."""
 
     path: str
-    what: str
+    verb: str
     content: bytes | None
 
 

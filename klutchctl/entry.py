@@ -70,8 +70,8 @@ def meanings(*codes: ExitCode) -> dict[ExitCode, str]:
 
 def codes_help(own: Mapping[ExitCode, str]) -> str:
     """Return what help says of exit codes. `own`: the meanings of those of the command."""
-    said = {**meanings(*own), **own}
-    return f"Exit codes: {'; '.join(f'{int(code)} {text}' for code, text in said.items())}."
+    texts = {**meanings(*own), **own}
+    return f"Exit codes: {'; '.join(f'{int(code)} {text}' for code, text in texts.items())}."
 
 
 def main() -> None:

@@ -171,6 +171,6 @@ def full(folder: Path, *, variable: str) -> HostError:
     return HostError(f"no space left for {folder}", hint=HINT.format(variable=variable))
 
 
-def says_full(text: str) -> bool:
+def reports_full_disk(text: str) -> bool:
     """Return whether the output of a program complains about a full disk."""
     return "no space left on device" in text or "disk quota exceeded" in text.lower()

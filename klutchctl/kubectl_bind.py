@@ -56,25 +56,25 @@ def _run(arguments: list[str]) -> int:
 
     apiservice = arguments[:1] == ["apiservice"]
     rest = arguments[1:] if apiservice else arguments
-    said = kubectl_flags.parse(rest, apiservice=apiservice)
-    if apiservice and len(said.url) > 1:
+    flags = kubectl_flags.parse(rest, apiservice=apiservice)
+    if apiservice and len(flags.url) > 1:
         kubectl_flags.parse(["--help"], apiservice=True)
-    if not apiservice and not said.url:
+    if not apiservice and not flags.url:
         kubectl_flags.parse(["--help"], apiservice=False)
-    return (_bind_apiservice if apiservice else _bind_url)(said, Progress())
+    return (_bind_apiservice if apiservice else _bind_url)(flags, Progress())
 
 
-def _bind_url(said: argparse.Namespace, progress: "Progress") -> int:
+def _bind_url(flags: argparse.Namespace, progress: "Progress") -> int:
     import uvloop
 
     from klutchctl.binding.job import Flags, browser
     from reconciler.core.errors import ConfigError
 
-    if not said.url[0].startswith(("http://", "https://")):
-        raise ConfigError(f"unknown argument: {said.url[0]}")
-    way = Flags.of(vars(said)).way(browser() if said.open_browser else None)
-    job = _job(said, progress, way)
-    print(uvloop.run(_printed(job, said.output)), end="")
+    if not flags.url[0].startswith(("http://", "https://")):
+        raise ConfigError(f"unknown argument: {flags.url[0]}")
+    way = Flags.of(vars(flags)).way(browser() if flags.open_browser else None)
+    job = _job(flags, progress, way)
+    print(uvloop.run(_printed(job, flags.output)), end="")
     return 0
 
 
@@ -87,55 +87,55 @@ async def _printed(job: "Job", output: str) -> str:
     return text
 
 
-def _bind_apiservice(said: argparse.Namespace, progress: "Progress") -> int:
+def _bind_apiservice(flags: argparse.Namespace, progress: "Progress") -> int:
     import uvloop
 
     from klutchctl.binding.apiservice import Source, bound
     from klutchctl.binding.run import Way
 
     source = Source(
-        manifest=said.file,
-        url=said.url[0] if said.url else "",
-        kubeconfig=said.remote_kubeconfig,
-        secret=(said.remote_kubeconfig_namespace, said.remote_kubeconfig_name),
-        namespace=said.remote_namespace,
+        manifest=flags.file,
+        url=flags.url[0] if flags.url else "",
+        kubeconfig=flags.remote_kubeconfig,
+        secret=(flags.remote_kubeconfig_namespace, flags.remote_kubeconfig_name),
+        namespace=flags.remote_namespace,
     )
     source.require()
-    job = _job(said, progress, Way())
+    job = _job(flags, progress, Way())
     text = uvloop.run(bound(job, source))
     print(file=sys.stderr)
     print(text, end="")
     return 0
 
 
-def _job(said: argparse.Namespace, progress: "Progress", way: "Way") -> "Job":
+def _job(flags: argparse.Namespace, progress: "Progress", way: "Way") -> "Job":
     from klutchctl.binding import kubectl_flags
     from klutchctl.binding.job import Job
 
     return Job(
-        asked=_asked(said, way),
-        connection=kubectl_flags.connection(said),
+        asked=_asked(flags, way),
+        connection=kubectl_flags.connection(flags),
         progress=progress,
-        claims=said.claims,
-        accept=said.accept,
-        ca_file=getattr(said, "ca_file", None),
+        claims=flags.claims,
+        accept=flags.accept,
+        ca_file=getattr(flags, "ca_file", None),
     )
 
 
-def _asked(said: argparse.Namespace, way: "Way") -> "Asked":
+def _asked(flags: argparse.Namespace, way: "Way") -> "Asked":
     from klutchctl.binding.konnector import usual_rights
     from klutchctl.binding.run import Asked, resource_of
 
     return Asked(
-        url=said.url[0] if said.url else "",
+        url=flags.url[0] if flags.url else "",
         way=way,
-        issuer=getattr(said, "issuer", ""),
-        resources=tuple(map(resource_of, getattr(said, "resource", ()))),
-        skip_konnector=said.skip_konnector,
-        konnector_image=said.konnector_image,
-        no_policy=said.no_policy,
-        rights=said.konnector_rbac or usual_rights(said.konnector_image),
-        dry_run=getattr(said, "dry_run", False),
-        wait=said.wait_timeout,
-        ready=said.wait,
+        issuer=getattr(flags, "issuer", ""),
+        resources=tuple(map(resource_of, getattr(flags, "resource", ()))),
+        skip_konnector=flags.skip_konnector,
+        konnector_image=flags.konnector_image,
+        no_policy=flags.no_policy,
+        rights=flags.konnector_rbac or usual_rights(flags.konnector_image),
+        dry_run=getattr(flags, "dry_run", False),
+        wait=flags.wait_timeout,
+        ready=flags.wait,
     )

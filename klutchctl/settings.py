@@ -147,9 +147,9 @@ def _base(variable: str, default: str, environ: Mapping[str, str]) -> Path:
 
 def _home(variable: str, environ: Mapping[str, str]) -> Path:
     """Return the user's home. Raises HostError where HOME is not an absolute path."""
-    said = environ.get("HOME")
-    if said is not None and not Path(said).is_absolute():
-        problem = f"HOME is {said!r}, which is no absolute path"
+    home = environ.get("HOME")
+    if home is not None and not Path(home).is_absolute():
+        problem = f"HOME is {home!r}, which is no absolute path"
     else:
         try:
             return Path.home()

@@ -65,7 +65,7 @@ class AppCluster:
             made = objects.namespace(names.KLUTCH_NAMESPACE)
             try:
                 live = await self._cluster.create(made, refs.NAMESPACE, manager=_MANAGER)
-                self._progress.say("namespace")
+                self._progress.report("namespace")
             except AlreadyExists:
                 live = await self._cluster.get(ref)
         return cluster_id(manifest.uid_of(live or {}))
@@ -114,7 +114,7 @@ class AppCluster:
                 text = "secret-refresh"
             case _:
                 assert_never(step)
-        self._progress.say(text, name=name, **facts)
+        self._progress.report(text, name=name, **facts)
         return name
 
     async def install(
@@ -138,7 +138,7 @@ class AppCluster:
         else:
             patch = konnector.image_patch(live, decision.image)
             await self._cluster.merge_patch(ref, patch, manager=_MANAGER)
-        self._progress.say("konnector", image=decision.image)
+        self._progress.report("konnector", image=decision.image)
 
     async def _bound(self, policy: Policy) -> None:
         """Put a policy in force; one that another program keeps stays as it is.
@@ -149,7 +149,7 @@ class AppCluster:
         try:
             await self._cluster.apply(made, refs.ADMISSION_POLICY, manager=_MANAGER, force=False)
         except Conflict:
-            self._progress.say("policy-kept", name=policy.name)
+            self._progress.report("policy-kept", name=policy.name)
         kind = refs.ADMISSION_POLICY_BINDING
         live = await self._cluster.apply(in_force, kind, manager=_MANAGER, force=True)
         if not policy.is_enforced_by(live):
@@ -164,11 +164,11 @@ class AppCluster:
         live = await self._cluster.get(ref)
         if live is not None:
             if konnector.is_full(live) and not konnector.is_full({"rules": [*rules]}):
-                self._progress.say("rights-full", name=ref.name)
+                self._progress.report("rights-full", name=ref.name)
             patch = konnector.widened(live, rules)
             if patch is not None:
                 await self._cluster.merge_patch(ref, patch, manager=_MANAGER)
-                self._progress.say("rights")
+                self._progress.report("rights")
         elif decision.fresh:
             await self._cluster.create(konnector.role(rules), refs.CLUSTER_ROLE, manager=_MANAGER)
         if decision.fresh:
@@ -186,7 +186,7 @@ class AppCluster:
         """
         kind = await self._binding_kind()
         if kind is None:
-            self._progress.say("waiting")
+            self._progress.report("waiting")
             kind = await until(self._binding_kind, seconds=seconds)
         if kind is None:
             raise NotInTime(
@@ -209,14 +209,14 @@ class AppCluster:
             crd = await self._cluster.get(self._ref(refs.CRD, "", name))
             decisions.require_provider(live, secret=secret)
             decisions.require_own_crd(live, crd)
-            self._progress.say("bound-already", name=name)
+            self._progress.report("bound-already", name=name)
             if unanswered := decisions.unanswered(live, wanted):
-                self._progress.say("unanswered", kinds=", ".join(unanswered))
+                self._progress.report("unanswered", kinds=", ".join(unanswered))
             return
         made = decisions.new_binding(wanted, claims, secret=secret, namespaced=kind.namespaced)
         live = await self._cluster.create(made, kind, manager=_MANAGER)
         await self._note_pending(live, kind)
-        self._progress.say("bound", name=name)
+        self._progress.report("bound", name=name)
 
     async def _note_pending(self, binding: Manifest, kind: Kind) -> None:
         """Report the wait for its konnector, unless the konnector already reported more."""
@@ -235,13 +235,13 @@ class AppCluster:
             last = await self.binding(resource, kind)
             if (error := decisions.error_of(last)) not in shown:
                 shown.add(error)
-                self._progress.say("note", text=f"{resource.name} is not Ready: {error}")
+                self._progress.report("note", text=f"{resource.name} is not Ready: {error}")
             return last if decisions.is_ready(last) else None
 
         if await until(look, seconds=seconds) is None:
             why = decisions.why_not_ready(last)
             raise NotInTime(f"{resource.name} is not Ready after {seconds:.0f} s: {why}")
-        self._progress.say("ready", name=resource.name)
+        self._progress.report("ready", name=resource.name)
 
     async def binding(self, resource: GroupResource, kind: Kind) -> Manifest | None:
         """Return a live binding. Raises ClusterErrors."""

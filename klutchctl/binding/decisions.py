@@ -229,9 +229,9 @@ class Answers:
         Raises NoConsent.
         """
         claims = wanted.claims
-        agreed = {_said(one) for one in answered or () if one.get("state") == consent.ACCEPTED}
+        agreed = {_identity(one) for one in answered or () if one.get("state") == consent.ACCEPTED}
         verdicts = {
-            place: self.verdict(claim, proposed=answered is None or _said(claim) in agreed)
+            place: self.verdict(claim, proposed=answered is None or _identity(claim) in agreed)
             for place, claim in enumerate(claims)
         }
         chosen = {place for place, one in verdicts.items() if one is Verdict.ACCEPT}
@@ -310,5 +310,5 @@ def require_required(wanted: Wanted, chosen: Collection[int]) -> None:
         )
 
 
-def _said(claim: Manifest) -> bytes:
+def _identity(claim: Manifest) -> bytes:
     return canonical(normalize_claim(drop(claim, "state")))

@@ -85,14 +85,14 @@ def _fleet_of(file: Path) -> Path:
 
 def _import(wanted: Wanted, claims: Sequence[Manifest], clusters: Sequence[str]) -> imports.Import:
     try:
-        said = [imports.file_claim(claim) for claim in claims]
+        stated = [imports.file_claim(claim) for claim in claims]
     except imports.Unsayable as reason:
         raise ConfigError(f"{wanted.resource.name}: {reason}", where="--write") from None
     return imports.Import(
         group=wanted.resource.group,
         resource=wanted.resource.plural,
         clusters=tuple(clusters),
-        claims=tuple(sorted(said, key=manifest.canonical)),
+        claims=tuple(sorted(stated, key=manifest.canonical)),
         parameters={},
     )
 

@@ -170,13 +170,13 @@ def widened(live: Manifest, stated: Sequence[Manifest]) -> Manifest | None:
 
     Narrowing what a running konnector may do would stop it.
     """
-    held = manifest.get_maps(live, "rules")
+    present = manifest.get_maps(live, "rules")
     if is_full(live):
         return None
-    missing = [rule for rule in stated if not any(_covers(own, rule) for own in held)]
+    missing = [rule for rule in stated if not any(_covers(own, rule) for own in present)]
     if not missing:
         return None
-    kept = [rule for rule in held if not any(_covers(new, rule) for new in missing)]
+    kept = [rule for rule in present if not any(_covers(new, rule) for new in missing)]
     return {
         "metadata": {"resourceVersion": manifest.resource_version_of(live)},
         "rules": [*kept, *missing],
@@ -188,14 +188,14 @@ def _covers(wide: Manifest, narrow: Manifest) -> bool:
     if wide.get("nonResourceURLs") or narrow.get("nonResourceURLs"):
         return False
     fields = ("apiGroups", "resources", "verbs")
-    if not all(_holds(wide, narrow, field) for field in fields):
+    if not all(_includes(wide, narrow, field) for field in fields):
         return False
     only = set(manifest.get_texts(wide, "resourceNames"))
     asked = set(manifest.get_texts(narrow, "resourceNames"))
     return not only or (bool(asked) and asked <= only)
 
 
-def _holds(wide: Manifest, narrow: Manifest, field: str) -> bool:
+def _includes(wide: Manifest, narrow: Manifest, field: str) -> bool:
     allowed = set(manifest.get_texts(wide, field))
     return "*" in allowed or set(manifest.get_texts(narrow, field)) <= allowed
 

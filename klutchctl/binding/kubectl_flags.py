@@ -48,10 +48,10 @@ class _Parser(argparse.ArgumentParser):
 def parse(arguments: Sequence[str], *, apiservice: bool) -> argparse.Namespace:
     """Return what a command line says. Raises ConfigError; ends the process after --help."""
     parser = _apiservice() if apiservice else _bind()
-    said = parser.parse_args(list(map(_written_out, arguments)))
-    if said.output not in _FORMATS:
+    flags = parser.parse_args(list(map(_written_out, arguments)))
+    if flags.output not in _FORMATS:
         raise ConfigError("unknown output format; there are yaml and json", where="--output")
-    return said
+    return flags
 
 
 def _written_out(argument: str) -> str:
@@ -138,62 +138,62 @@ def _apiservice() -> _Parser:
     return parser
 
 
-def connection(said: argparse.Namespace) -> Connection:
+def connection(flags: argparse.Namespace) -> Connection:
     """Return the connection to the app cluster. Raises ConfigError."""
-    if said.as_uid:
+    if flags.as_uid:
         raise ConfigError("impersonation is not supported", where="--as-uid")
-    found = _of_files(said)
+    found = _of_files(flags)
     for value, fault, flag in (
-        (said.server, server_fault, "--server"),
-        (said.proxy_url, proxy_fault, "--proxy-url"),
+        (flags.server, server_fault, "--server"),
+        (flags.proxy_url, proxy_fault, "--proxy-url"),
     ):
         if value and (problem := fault(value)):
             raise ConfigError(problem, where=flag)
-    insecure = said.insecure_skip_tls_verify or found.insecure
+    insecure = flags.insecure_skip_tls_verify or found.insecure
     return replace(
         found,
         # A context may be of another cluster than this flag.
-        name="the app cluster" if said.server else found.name,
-        server=said.server.rstrip("/") or found.server,
-        credential=_credential(said) or found.credential,
-        ca=None if insecure else _authorities(said) or found.ca,
+        name="the app cluster" if flags.server else found.name,
+        server=flags.server.rstrip("/") or found.server,
+        credential=_credential(flags) or found.credential,
+        ca=None if insecure else _authorities(flags) or found.ca,
         insecure=insecure,
-        tls_server_name=said.tls_server_name or found.tls_server_name,
-        proxy=Secret(said.proxy_url) if said.proxy_url else found.proxy,
+        tls_server_name=flags.tls_server_name or found.tls_server_name,
+        proxy=Secret(flags.proxy_url) if flags.proxy_url else found.proxy,
     )
 
 
-def _of_files(said: argparse.Namespace) -> Connection:
+def _of_files(flags: argparse.Namespace) -> Connection:
     home = host.home_directory()
-    paths = kubeconfig.search_paths(said.kubeconfig, environ=os.environ, home=home)
+    paths = kubeconfig.search_paths(flags.kubeconfig, environ=os.environ, home=home)
     try:
         files = kubeconfig.merged(paths)
     except ConfigError:
-        if said.server and not said.kubeconfig:
-            return Connection(said.server, said.server)
+        if flags.server and not flags.kubeconfig:
+            return Connection(flags.server, flags.server)
         raise
-    chosen = entries.profile(files, said.context or None)
-    if said.user:
-        if said.user not in files.users:
+    chosen = entries.profile(files, flags.context or None)
+    if flags.user:
+        if flags.user not in files.users:
             raise ConfigError("there is no such user in the kubeconfig", where="--user")
-        chosen = replace(chosen, user=files.users[said.user])
+        chosen = replace(chosen, user=files.users[flags.user])
     return profile.connection(
         chosen, name=chosen.context.name, environ=os.environ, read=kubeconfig.read_file
     )
 
 
-def _credential(said: argparse.Namespace) -> Credential | None:
-    if said.token:
-        return Token(Secret(said.token))
-    if said.username or said.password:
-        return BasicAuth(said.username, Secret(said.password))
+def _credential(flags: argparse.Namespace) -> Credential | None:
+    if flags.token:
+        return Token(Secret(flags.token))
+    if flags.username or flags.password:
+        return BasicAuth(flags.username, Secret(flags.password))
     return None
 
 
-def _authorities(said: argparse.Namespace) -> str | None:
-    if not said.certificate_authority:
+def _authorities(flags: argparse.Namespace) -> str | None:
+    if not flags.certificate_authority:
         return None
-    path = Path(said.certificate_authority)
+    path = Path(flags.certificate_authority)
     try:
         return kubeconfig.read_file(path).decode("latin-1")
     except OSError as error:

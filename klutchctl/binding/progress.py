@@ -47,7 +47,7 @@ class Progress:
     def __init__(self, *, write: Callable[[str], object] | None = None) -> None:
         self._write = write
 
-    def say(self, event: str, **facts: str) -> None:
+    def report(self, event: str, **facts: str) -> None:
         shown = {name: visible(text) for name, text in facts.items()}
         line = SENTENCES[event].format(**shown) + "\n"
         if self._write is not None:

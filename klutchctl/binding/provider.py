@@ -275,9 +275,9 @@ async def _posted(
     loop = asyncio.get_running_loop()
     end = loop.time() + _AGAIN
     content = json.dumps(body).encode()
-    said: dict[str, str | Secret] = {"Content-Type": "application/json", **headers}
+    sent: dict[str, str | Secret] = {"Content-Type": "application/json", **headers}
     while True:
-        answer = await _answer(http.post(url, body=content, headers=said))
+        answer = await _answer(http.post(url, body=content, headers=sent))
         stated = answer.headers.get("retry-after", "")
         is_number = stated.isascii() and stated.isdigit() and len(stated) < 6
         pause = min(float(stated) if is_number else 1.0, _PAUSE)

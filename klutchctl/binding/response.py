@@ -230,7 +230,7 @@ async def request_exports(
     Raises BindEnded where the provider will not, NotInTime, and ClusterErrors.
     """
     for request in requests:
-        progress.say("request", name=manifest.get_text(request, "metadata", "name"))
+        progress.report("request", name=manifest.get_text(request, "metadata", "name"))
         await _served(provider, await _created(provider, namespace, request))
 
 
@@ -283,11 +283,11 @@ async def _served(provider: Cluster, made: Manifest) -> None:
         why = manifest.get_text(last, "status", "terminalMessage") or "it gives no reason"
         raise BindEnded(f"the provider has refused the request {name}: {why}")
     if phase is None:
-        said = [
+        messages = [
             manifest.get_text(one, "message")
             for one in manifest.get_maps(last, "status", "conditions")
         ]
-        why = "; ".join(filter(None, said)) or "it says nothing"
+        why = "; ".join(filter(None, messages)) or "it says nothing"
         raise NotInTime(f"the provider has not served the request {name} in time: {why}")
 
 

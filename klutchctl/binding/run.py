@@ -102,7 +102,7 @@ class Bind:
         """Return what a provider would grant. Raises as `bind` does."""
         provider = await self._provider()
         if provider.door is None:
-            self.progress.say("note", text=_MAKES_ALL_THE_SAME)
+            self.progress.report("note", text=_MAKES_ALL_THE_SAME)
         return await self._signed_in(provider, write=provider.door is None)
 
     async def bind(self) -> list[GroupResource]:
@@ -115,7 +115,7 @@ class Bind:
         image = provider.door.konnector_image if provider.door is not None else ""
         decision = self.decision(seen, offered=image)
         if decision.note:
-            self.progress.say("note", text=decision.note)
+            self.progress.report("note", text=decision.note)
         return await self.finish(await self._signed_in(provider, write=True), seen, decision)
 
     def decision(self, seen: Seen, *, offered: str = "") -> Decision:
@@ -172,9 +172,9 @@ class Bind:
         claims = self.answers.of(wanted, answered)
         if rejected := self.answers.rejected_unasked(claims):
             kinds = ", ".join(rejected)
-            self.progress.say("rejected", name=wanted.resource.name, kinds=kinds)
+            self.progress.report("rejected", name=wanted.resource.name, kinds=kinds)
         if opened := reserved(claims):
-            self.progress.say("reserved", name=wanted.resource.name, opened=", ".join(opened))
+            self.progress.report("reserved", name=wanted.resource.name, opened=", ".join(opened))
         return wanted, claims
 
     async def _provider(self) -> Provider:

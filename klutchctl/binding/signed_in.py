@@ -138,7 +138,7 @@ class SignIn:
         page = partial(_last_page, name)
         async with listening(expected.accept, page, port=port) as callback:
             url = self._authorize_url(session, callback.port, verifier, resource)
-            self.progress.say("visit" if is_first else "agree", url=url, name=name)
+            self.progress.report("visit" if is_first else "agree", url=url, name=name)
             if show is not None:
                 await asyncio.to_thread(show, url)
             try:
@@ -155,7 +155,7 @@ class SignIn:
             granted, consent = await api.redeem(self.http, door, answer.code, verifier)
             signed_in = SignedIn(self._grant(granted), consent)
         if is_first:
-            self.progress.say("signed-in", url=self.provider.url)
+            self.progress.report("signed-in", url=self.provider.url)
         return signed_in
 
     def _authorize_url(
@@ -189,7 +189,7 @@ class SignIn:
             resources=wanted,
             dry_run=self.dry_run,
         )
-        self.progress.say("signed-in", url=self.provider.url)
+        self.progress.report("signed-in", url=self.provider.url)
         return SignedIn(self._grant(granted))
 
     def _grant(self, document: Manifest) -> Grant:

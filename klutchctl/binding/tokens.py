@@ -72,9 +72,9 @@ class TokenSource:
         answer = await self._sent(form)
         code = _checked(partial(grants.device_code_of, answer.status, answer.body))
         facts = {"url": code.verification_uri, "code": code.user_code}
-        self.progress.say("device", door=shown(door.bind_url), **facts)
+        self.progress.report("device", door=shown(door.bind_url), **facts)
         if code.verification_uri_complete:
-            self.progress.say("device-complete", url=code.verification_uri_complete)
+            self.progress.report("device-complete", url=code.verification_uri_complete)
         tokens = await self._polled(issuer, client, code, verifier)
         token = tokens.id_token if device.token == _ID_TOKEN else tokens.access_token
         if token is None:

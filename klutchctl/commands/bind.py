@@ -179,4 +179,4 @@ async def _written(job: "Job", file: Path, settings: Settings, *, force: bool) -
     async with job.bind() as bind:
         agreed = bind.agreed(await bind.dry_run(), Seen(None))
     path = target.write([(wanted, claims or ()) for wanted, claims in agreed], settings)
-    job.progress.say("wrote", path=str(path))
+    job.progress.report("wrote", path=str(path))

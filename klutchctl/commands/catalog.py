@@ -65,8 +65,8 @@ def catalog(
     else:
         with _faults_of(where):
             found = uvloop.run(fetched(spec, credentials or Path()))
-    held = folder / kinds.LOCK
-    lock = files.read(held) if held.exists() else None
+    lock_file = folder / kinds.LOCK
+    lock = files.read(lock_file) if lock_file.exists() else None
     before = made_before(folder, _HEAD)
     with _faults_of(where):
         output = files_of(spec, found, before, lock, allow_narrowing=allow_narrowing)
@@ -94,7 +94,7 @@ def _finish(folder: Path, output: "Output", *, check: bool) -> int:
         print(f"Warning: {visible(warning)}", file=sys.stderr)
     changes = broker_files.changes(folder, output, _HEAD)
     for change in changes:
-        print(f"{change.what:<8} {visible(str(folder / change.path))}")
+        print(f"{change.verb:<8} {visible(str(folder / change.path))}")
     if check:
         return ExitCode.CHANGES if changes else ExitCode.SUCCESS
     broker_files.write(folder, changes)

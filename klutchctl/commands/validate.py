@@ -208,16 +208,16 @@ def schema(
     from klutchctl.render import health
     from reconciler.core.errors import ConfigError
 
-    of_what = Document(document or Document.FLEET)
-    if (of_what is Document.HEALTH) is not bool(tool) or (kind and not tool):
+    subject = Document(document or Document.FLEET)
+    if (subject is Document.HEALTH) is not bool(tool) or (kind and not tool):
         raise typer.BadParameter("health, --for and --kind belong together")
-    text = schema_text(of_what) if tool is None else health.text(tool, kind or ())
+    text = schema_text(subject) if tool is None else health.text(tool, kind or ())
     if file is None:
         typer.echo(text, nl=False)
     elif not check:
         file.write_text(text, "utf-8")
     elif not file.is_file() or file.read_text("utf-8") != text:
-        hint = f"`klutchctl schema {of_what} {file}` writes it"
+        hint = f"`klutchctl schema {subject} {file}` writes it"
         raise ConfigError("is not the schema of this klutchctl", where=str(file), hint=hint)
     return ExitCode.SUCCESS
 

@@ -126,16 +126,16 @@ class Speaker(News):
         self._now = now
 
     def cannot_be_used(self, why: str) -> None:
-        self._say(apply_report.fleet_unreadable(why), sys.stderr)
+        self._show(apply_report.fleet_unreadable(why), sys.stderr)
 
     def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem], *, same: bool) -> None:
-        self._say(apply_report.fleet_read(fleet, warnings, same=same), sys.stderr)
+        self._show(apply_report.fleet_read(fleet, warnings, same=same), sys.stderr)
 
     def round_ended(self, task: Task, report: Report, seconds: float) -> None:
-        self._say(apply_report.round_ended(task, report, seconds, first=self.is_first), sys.stdout)
+        self._show(apply_report.round_ended(task, report, seconds, first=self.is_first), sys.stdout)
 
     def round_failed(self, task: Task, why: str, seconds: float) -> None:
-        self._say(apply_report.round_failed(why), sys.stderr)
+        self._show(apply_report.round_failed(why), sys.stderr)
 
-    def _say(self, text: str, stream: TextIO) -> None:
+    def _show(self, text: str, stream: TextIO) -> None:
         print(apply_report.stamped(text, self._now()), file=stream, flush=True)

@@ -42,29 +42,29 @@ class CommitWait:
 
     def __init__(self) -> None:
         self._began: datetime | None = None
-        self._held = 0.0
-        self._held_since: float | None = None
+        self._guarded = 0.0
+        self._guarded_since: float | None = None
 
     def after(self, before: FleetState, after: FleetState, now: float) -> float | None:
         """Take the next state; return the seconds where it is the first in which all is done."""
         if after.source.changed_at != before.source.changed_at:
             self._began = None if before.fleet is None else after.source.changed_at
-            self._held, self._held_since = 0.0, None
+            self._guarded, self._guarded_since = 0.0, None
         if self._began is None:
             return None
-        self._count_hold(held=bool(after.waiting.held or after.suspended), now=now)
+        self._count_guarded(is_guarded=bool(after.waiting.held or after.suspended), now=now)
         if before.applied_at is not None or after.applied_at is None:
             return None
         took = after.applied_at - self._began
         self._began = None
-        return max(took.total_seconds() - self._held, 0.0)
+        return max(took.total_seconds() - self._guarded, 0.0)
 
-    def _count_hold(self, *, held: bool, now: float) -> None:
-        if held and self._held_since is None:
-            self._held_since = now
-        elif not held and self._held_since is not None:
-            self._held += now - self._held_since
-            self._held_since = None
+    def _count_guarded(self, *, is_guarded: bool, now: float) -> None:
+        if is_guarded and self._guarded_since is None:
+            self._guarded_since = now
+        elif not is_guarded and self._guarded_since is not None:
+            self._guarded += now - self._guarded_since
+            self._guarded_since = None
 
 
 class ReadyWaits:

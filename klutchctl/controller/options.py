@@ -87,7 +87,7 @@ class Options:
 
 def address(text: str, where: str) -> flags.Address | None:
     """Return host and port of an option. Raises typer.BadParameter."""
-    return checked(lambda said: flags.address(said, where), text)
+    return checked(lambda one: flags.address(one, where), text)
 
 
 def checked(parse: Callable[[S], T], text: S) -> T:

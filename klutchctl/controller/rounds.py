@@ -282,12 +282,12 @@ class Publishing(Observer):
 def _repaired(report: Report) -> str:
     """Name the objects, and their fields, that others had changed; "" for none."""
     lines = [one.change for one in report.outcomes if one.status is Status.DONE]
-    said = [
+    repairs = [
         f"{line.cluster}: {line.action.value} {line.ref.object}"
         + "".join(f" {field.path}" for field in line.fields[:_SAID])
         for line in lines[:_SAID]
     ]
-    return "; ".join([*said, *([f"and {len(lines) - _SAID} more"] if lines[_SAID:] else [])])
+    return "; ".join([*repairs, *([f"and {len(lines) - _SAID} more"] if lines[_SAID:] else [])])
 
 
 def problem_of(error: Exception) -> SourceProblem:

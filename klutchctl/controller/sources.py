@@ -172,9 +172,9 @@ class Shape:
     def _shaped(self, fleet: Fleet, reason: str) -> Fleet:
         if self._name and fleet.name != self._name:
             # What clusters hold of that one would be taken for its own (trust.md T13).
-            said = f"the Fleet is {fleet.name}, and this controller keeps {self._name}"
+            message = f"the Fleet is {fleet.name}, and this controller keeps {self._name}"
             hint = "Start a controller for it, or name it as before"
-            problem = Problem(fleet.origin, "fleet-renamed", said, hint)
+            problem = Problem(fleet.origin, "fleet-renamed", message, hint)
             raise InvalidRepository([problem], revision=fleet.revision)
         if self._shard:
             fleet = load.shard(fleet, self._shard)

@@ -106,7 +106,7 @@ def calmed(storms: Storms, plan: Plan, *, now: datetime, terms: Terms) -> Calmed
     """Hold back the lines of a plan that would repair what has to rest."""
     flips = {ref: one for ref, one in storms.flips.items() if not _is_over(one, now, terms)}
     begun: list[Ref] = []
-    held: list[Tripped] = []
+    resting: list[Tripped] = []
     changes: list[Change] = []
     for change in plan.changes:
         known = flips.get(change.ref) if _is_repair(change) else None
@@ -115,11 +115,11 @@ def calmed(storms: Storms, plan: Plan, *, now: datetime, terms: Terms) -> Calmed
                 known = flips[change.ref] = _rested(known, now, terms)
                 begun.append(change.ref)
             if known.until is not None and known.until > now:
-                held.append(_held(change, known))
+                resting.append(_storm(change, known))
                 change = replace(change, held=(*change.held, GUARD))
         changes.append(change)
-    if held:
-        plan = identified(replace(plan, changes=tuple(changes), held=(*plan.held, *held)))
+    if resting:
+        plan = identified(replace(plan, changes=tuple(changes), held=(*plan.held, *resting)))
     return Calmed(plan, Storms(flips), tuple(begun))
 
 
@@ -172,7 +172,7 @@ def _rested(one: Flips, now: datetime, terms: Terms) -> Flips:
     return replace(one, recent=(), rests=one.rests + 1, until=now + rest)
 
 
-def _held(change: Change, one: Flips) -> Tripped:
+def _storm(change: Change, one: Flips) -> Tripped:
     by = f" by {one.manager}" if one.manager else ""
     assert one.until is not None
     return Tripped(

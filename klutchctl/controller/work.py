@@ -329,7 +329,7 @@ def _look(settings: Settings) -> Look:
 
 @asynccontextmanager
 async def beside(
-    what: str,
+    name: str,
     working: Callable[[], Coroutine[Any, Any, None]],
     *,
     end: Callable[[], None] | None = None,
@@ -347,7 +347,7 @@ async def beside(
                 await working()
                 return
             except Exception:
-                log.exception("a part of the controller failed", extra={"part": what})
+                log.exception("a part of the controller failed", extra={"part": name})
             if again is None:
                 return
             await asyncio.sleep(again)

@@ -133,11 +133,11 @@ def _blocked(changes: Sequence[Change]) -> list[str]:
     clusters: dict[tuple[str, str, str], list[str]] = {}
     for one in changes:
         row = plan_rows.row(one)
-        clusters.setdefault((row.subject, row.what, row.origin), []).append(visible(one.cluster))
+        clusters.setdefault((row.subject, row.text, row.origin), []).append(visible(one.cluster))
     wide = max((len(subject) for subject, _, _ in clusters), default=0)
     return [
-        f"{subject:<{wide}}   {what}   in {terminal.few(names)}" + (f"   {place}" if place else "")
-        for (subject, what, place), names in clusters.items()
+        f"{subject:<{wide}}   {text}   in {terminal.few(names)}" + (f"   {place}" if place else "")
+        for (subject, text, place), names in clusters.items()
     ]
 
 
@@ -146,7 +146,7 @@ def _word(status: Status, *, color: bool) -> str:
 
 
 def _columns(row: plan_rows.Row, wide: int) -> str:
-    return f"{row.action.value:<7}  {row.subject:<{wide}}   {row.what}"
+    return f"{row.action.value:<7}  {row.subject:<{wide}}   {row.text}"
 
 
 def as_json(report: Report) -> str:
@@ -225,7 +225,7 @@ def _suite(root: ElementTree.Element, name: str, cases: Sequence[object]) -> Ele
 def _case(suite: ElementTree.Element, outcome: Outcome) -> None:
     change = outcome.change
     row = plan_rows.row(change)
-    name = f"{row.action.value} {row.subject}: {row.what}"
+    name = f"{row.action.value} {row.subject}: {row.text}"
     case = ElementTree.SubElement(suite, "testcase", classname=visible(change.cluster), name=name)
     if outcome.status in _SKIPPED:
         reason = outcome.message or outcome.status.value
@@ -268,7 +268,7 @@ def _line(outcome: Outcome) -> str:
     message = f": {visible(outcome.message)}" if outcome.message else ""
     return (
         f"{visible(outcome.change.cluster)}: {outcome.status.value}: {row.action.value} "
-        f"{row.subject} {row.what}{message}"
+        f"{row.subject} {row.text}{message}"
     )
 
 
@@ -380,7 +380,7 @@ def round_ended(task: Task, result: Report, seconds: float, *, first: bool = Fal
 def trouble(result: Report) -> tuple[str, ...]:
     """Return what is not as the files say after a round, a line each."""
     plan = result.plan
-    held = (f"held: {visible(one.guard)}: {visible(one.message)}" for one in plan.held)
+    tripped = (f"held: {visible(one.guard)}: {visible(one.message)}" for one in plan.held)
     unseen = (f"not read: {visible(one.name)}: {visible(one.reason)}" for one in plan.unseen)
     bad = (one for one in result.outcomes if one.status not in GOOD)
     counted = Counter((one.change.cluster, one.status.value) for one in bad)
@@ -388,4 +388,4 @@ def trouble(result: Report) -> tuple[str, ...]:
         (one.cluster, one.action.value) for one in plan.changes if one.action is Action.BLOCKED
     )
     undone = (f"{visible(name)}: {n} {status}" for (name, status), n in sorted(counted.items()))
-    return (*held, *unseen, *undone)
+    return (*tripped, *unseen, *undone)

@@ -116,8 +116,8 @@ def column_widths(rows: Iterable[Row], columns: int | None = None) -> tuple[int,
     others = _HEAD_WIDTH + 1 + subject + 2 * len(_GAP)
     origin = max((len(row.origin) for row in listed), default=0)
     widest = WIDEST if columns is None else min(WIDEST, columns - others - origin)
-    what = max((len(row.what) for row in listed if len(row.what) <= widest), default=0)
-    return subject, what
+    text = max((len(row.text) for row in listed if len(row.text) <= widest), default=0)
+    return subject, text
 
 
 def section_lines(
@@ -139,8 +139,8 @@ def indented_example(section: Section) -> list[str]:
 
 
 def row_line(row: Row, widths: tuple[int, int], *, color: bool = False) -> str:
-    subject, what = widths
-    described = f"{row.what:<{what}}{_GAP}{row.origin}" if row.origin else row.what
+    subject, text = widths
+    described = f"{row.text:<{text}}{_GAP}{row.origin}" if row.origin else row.text
     head = f"{SYMBOLS[row.action]:>{_SYMBOL_WIDTH}} {row.action.value}"
     if row.action is Action.NOOP:
         head = f"{'':>{_SYMBOL_WIDTH}}unchanged"  # as sums say
@@ -334,8 +334,8 @@ def _clusters(sections: Sequence[Section], room: int) -> Iterator[str]:
 
 
 def _cluster(section: Section, room: int) -> str:
-    said = section.example or section.counts
-    head = f"<details><summary>{_code(section.title, _LONGEST_TITLE)}: {_text(said)}</summary>\n\n"
+    note = section.example or section.counts
+    head = f"<details><summary>{_code(section.title, _LONGEST_TITLE)}: {_text(note)}</summary>\n\n"
     tail = "\n\n</details>\n"
     widths = column_widths(section.rows)
     lines = list(section_lines(section.rows, widths))

@@ -67,7 +67,7 @@ class Row:
 
     action: Action
     subject: str
-    what: str
+    text: str
     origin: str
     details: tuple[str, ...] = ()
 
@@ -127,7 +127,7 @@ def row(change: Change, *, steps: bool = False) -> Row:
     return Row(
         action=change.action,
         subject=visible(change.subject),
-        what=visible(_what(change) + _noted(change)),
+        text=visible(_described(change) + _noted(change)),
         origin=place(change.origin),
         details=(
             *chain(*map(differences, change.fields)),
@@ -136,7 +136,7 @@ def row(change: Change, *, steps: bool = False) -> Row:
     )
 
 
-def _what(change: Change) -> str:
+def _described(change: Change) -> str:
     thing = f"{change.ref.kind.kind} {change.ref.name}"
     if change.action is Action.CREATE or not change.reason:
         return thing
@@ -183,10 +183,10 @@ def held(plan: Plan) -> tuple[tuple[str, str], ...]:
 
     What the line of a blocked cluster says is not said again.
     """
-    said = {one.reason for one in plan.changes if one.action is Action.BLOCKED}
+    shown = {one.reason for one in plan.changes if one.action is Action.BLOCKED}
     clusters: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in plan.held:
-        if one.message not in said:
+        if one.message not in shown:
             clusters[one.guard, one.message] += one.clusters
     return tuple(
         (visible(guard), visible(message + (f"{_GAP}in {few(names)}" if names else "")))
@@ -209,12 +209,12 @@ def unread(
     }
     names: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for one in unseen:
-        said = planes.get(one.reason, (one.reason, one.remedy))
-        names[*said, *(() if known else (one.name,))].append(one.name)
+        texts = planes.get(one.reason, (one.reason, one.remedy))
+        names[*texts, *(() if known else (one.name,))].append(one.name)
     among = in_order({*known, *(one.name for one in unseen)})
     return tuple(
-        (ranges(some, among), visible(". ".join(filter(None, said[:2]))))
-        for said, some in names.items()
+        (ranges(some, among), visible(". ".join(filter(None, texts[:2]))))
+        for texts, some in names.items()
     )
 
 
@@ -227,8 +227,8 @@ def notes(plan: Plan) -> tuple[str, ...]:
         clusters[f"/{rest}" if of_cluster else warning] += [name] if of_cluster else []
     known = in_order(plan.sections)
     return tuple(
-        visible(said) if not names else f"{ranges(names, known)}{visible(said)}"
-        for said, names in clusters.items()
+        visible(note) if not names else f"{ranges(names, known)}{visible(note)}"
+        for note, names in clusters.items()
     )
 
 
@@ -284,13 +284,13 @@ def edit_lines(against: Against) -> list[str]:
     if not against.edits:
         return ["    nothing"]
     names = [visible(edit.name) or "-" for edit in against.edits]
-    whats = [_edited(edit) for edit in against.edits]
+    texts = [_edited(edit) for edit in against.edits]
     wide = max(map(len, names))
-    most = max((len(what) for what in whats if len(what) <= WIDEST), default=0)
+    most = max((len(text) for text in texts if len(text) <= WIDEST), default=0)
     shown = []
-    for edit, name, what in zip(against.edits, names, whats, strict=True):
+    for edit, name, text in zip(against.edits, names, texts, strict=True):
         head = f"{_EDIT_SYMBOLS[edit.effect]:>3} {edit.effect.value}"
-        line = f"{head:<12} {name:<{wide}}{_GAP}{what:<{most}}{_GAP}{place(edit.origin)}"
+        line = f"{head:<12} {name:<{wide}}{_GAP}{text:<{most}}{_GAP}{place(edit.origin)}"
         shown.append(line.rstrip())
         shown += (
             f"{DETAIL_INDENT}{line}"
@@ -339,7 +339,7 @@ def _claimed(claim: str, before: JSON, after: JSON) -> str:
     kind, _, owner = claim.rpartition(" of ")
     kind = {"secrets v1": "Secrets", "configmaps v1": "ConfigMaps"}.get(kind, kind)
     up, down = f"{kind} of the app cluster may go up", f"the provider's {kind} may come down"
-    what, reaches = up if owner == "Consumer" else down, []
+    way, reaches = up if owner == "Consumer" else down, []
     for text in map(str, filter(None, (before, after))):
         each = [
             one if "namespaces [" in one else f"{one} in all namespaces".removeprefix("all ")
@@ -347,8 +347,8 @@ def _claimed(claim: str, before: JSON, after: JSON) -> str:
         ]
         reaches.append("; ".join(each))
     if before is None:
-        return f"{what}, {reaches[0]}, if offered"
-    return f"{what}: {reaches[0]} -> {reaches[1] if after else 'nothing'}"
+        return f"{way}, {reaches[0]}, if offered"
+    return f"{way}: {reaches[0]} -> {reaches[1] if after else 'nothing'}"
 
 
 def _inside(field: FieldChange) -> Iterator[FieldChange]:

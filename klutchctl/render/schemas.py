@@ -85,8 +85,7 @@ def _against() -> dict[str, Any]:
 
 def _problem() -> dict[str, Any]:
     texts = ("path", "severity", "code", "message", "hint")
-    said = {key: {"type": "string"} for key in texts}
-    properties = {**said, "line": _COUNT, "column": _COUNT}
+    properties = {**{key: {"type": "string"} for key in texts}, "line": _COUNT, "column": _COUNT}
     return {"type": "object", "properties": properties, "required": [*properties]}
 
 
@@ -111,19 +110,19 @@ def _schema(adapter: TypeAdapter[Any], title: str, written: str) -> dict[str, An
 
 def _written(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Describe an object as it is written, or the words of an enumeration."""
-    said = {key: _plain(value) for key, value in schema.items() if key not in ("title", "required")}
-    if "description" in said:
-        said["description"] = " ".join(said["description"].split())
-    if "properties" not in said:
-        return said
-    said["properties"] = {
+    form = {key: _plain(value) for key, value in schema.items() if key not in ("title", "required")}
+    if "description" in form:
+        form["description"] = " ".join(form["description"].split())
+    if "properties" not in form:
+        return form
+    form["properties"] = {
         field: _plain(value)
         for field, value in schema["properties"].items()
         if value.get("type") != "null"  # never saved
     }
     if name in _SPARSE:
-        return {**said, "required": schema["required"]}
-    return {**said, "required": [one for one in said["properties"] if one not in _OPTIONAL]}
+        return {**form, "required": schema["required"]}
+    return {**form, "required": [one for one in form["properties"] if one not in _OPTIONAL]}
 
 
 def _plain(value: Any) -> Any:

@@ -55,11 +55,11 @@ def _files(explanation: Explanation) -> Iterator[str]:
         yield f"{_INDENT}no document binds it in {visible(explanation.target.cluster)}"
         return
     found = list(facts(explanation.source))
-    first = max(len(what) for what, _, _ in found)
+    first = max(len(kind) for kind, _, _ in found)
     second = max(len(visible(which)) for _, which, _ in found)
-    for what, which, origin in found:
+    for kind, which, origin in found:
         where = plan_rows.place(origin)
-        line = f"{_INDENT}{what:<{first}}  {visible(which):<{second}}   {where}"
+        line = f"{_INDENT}{kind:<{first}}  {visible(which):<{second}}   {where}"
         yield line.rstrip()
 
 
@@ -87,8 +87,8 @@ def facts(source: Provenance) -> Iterator[Fact]:
         yield "depends on", name, None
     yield "deletionPolicy", source.deletion_policy, None
     for verdict in source.verdicts:
-        said = "allows it" if verdict.allows else "does not allow it"
-        yield "Policy", f"{verdict.name} {said}", verdict.origin
+        answer = "allows it" if verdict.allows else "does not allow it"
+        yield "Policy", f"{verdict.name} {answer}", verdict.origin
 
 
 def _selected(source: Provenance) -> str:
@@ -120,9 +120,9 @@ def _plan(explanation: Explanation, *, color: bool) -> Iterator[str]:
 
 
 def _health(one: UnitHealth) -> str:
-    said = f"{one.reason}: {one.message}" if one.reason else ""
+    reason = f"{one.reason}: {one.message}" if one.reason else ""
     note = f" ({one.note})" if one.note else ""
-    return f"{visible(one.unit.name)}  {one.state.value}{note}  {visible(said)}".rstrip()
+    return f"{visible(one.unit.name)}  {one.state.value}{note}  {visible(reason)}".rstrip()
 
 
 def as_json(explanation: Explanation, health: Sequence[UnitHealth]) -> str:
@@ -144,20 +144,20 @@ def as_json(explanation: Explanation, health: Sequence[UnitHealth]) -> str:
 
 
 def _source_json(source: Provenance) -> dict[str, JSON]:
-    said = asdict(source)
+    stated = asdict(source)
     return {
         "binding": source.binding.name,
         "origin": origin_json(source.binding.origin),
-        "cluster": said["cluster"],
-        "controlPlane": said["control_plane"],
+        "cluster": stated["cluster"],
+        "controlPlane": stated["control_plane"],
         "selected": source.selected,
-        "selector": said["clauses"],
-        "template": said["template"],
+        "selector": stated["clauses"],
+        "template": stated["template"],
         "claims": [_claim_json(one) for one in source.claims],
         "parameters": source.parameters,
         "deletionPolicy": source.deletion_policy,
         "dependsOn": list(source.depends_on),
-        "policies": said["verdicts"],
+        "policies": stated["verdicts"],
     }
 
 

@@ -63,11 +63,11 @@ class Cache:
     @contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
         """Hold off other runs."""
-        with ExitStack() as held:
+        with ExitStack() as stack:
             with files.refusals_explained(self.folder, variable="XDG_CACHE_HOME"):
                 self.folder.mkdir(parents=True, exist_ok=True)
                 lock = self.folder / ".lock"
-                held.enter_context(
+                stack.enter_context(
                     files.exclusive(lock, f"the binaries of {self.subject}", progress)
                 )
             yield

@@ -84,9 +84,9 @@ class _Go:
             assert process.stdout is not None
             lines = _follow(process.stdout, update)
         if process.returncode != 0:
-            said = "".join(f"\n  {line}" for line in lines)
+            ending = "".join(f"\n  {line}" for line in lines)
             raise HostError(  # a negative status is a signal
-                f"go build failed with status {process.returncode}:{said}",
+                f"go build failed with status {process.returncode}:{ending}",
                 hint="Where it was killed, give it 2 GiB a core, or set GOMAXPROCS=1. Where it"
                 " could not fetch a module, check the network and GOPROXY" + self._recipe.otherwise,
             )

@@ -221,10 +221,10 @@ def load(layout: Layout) -> State | None:
 @contextmanager
 def locked(layout: Layout, progress: Progress) -> Iterator[None]:
     """Hold off other runs that work on this sandbox."""
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with files.refusals_explained(layout.root.parent, variable=_VARIABLE):
             files.private_folder(layout.root.parent)
-            held.enter_context(files.exclusive(layout.lock_file, "this sandbox", progress))
+            stack.enter_context(files.exclusive(layout.lock_file, "this sandbox", progress))
         yield
 
 

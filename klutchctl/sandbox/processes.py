@@ -205,8 +205,8 @@ def finish(
     except subprocess.TimeoutExpired as error:
         raise HostError(f"{subject} has not ended after {timeout:.0f} s") from error
     if run.returncode != 0:
-        said = "".join(f"\n  {line}" for line in run.stdout.strip().splitlines()[-5:])
-        raise HostError(f"{subject} failed with status {run.returncode}:{said}")
+        ending = "".join(f"\n  {line}" for line in run.stdout.strip().splitlines()[-5:])
+        raise HostError(f"{subject} failed with status {run.returncode}:{ending}")
 
 
 def stop(
@@ -276,15 +276,15 @@ def unprivileged_owner() -> Owner | None:
     return None
 
 
-def port_range(said: str) -> range | None:
+def port_range(text: str) -> range | None:
     """Return the ports that PORTS_VARIABLE says, None for the usual ones. Raises ConfigError."""
-    if not said:
+    if not text:
         return None
-    first, _, last = said.partition("-")
+    first, _, last = text.partition("-")
     if not all(_PORT_NUMBER.fullmatch(one) for one in (first, last)):
-        raise ConfigError(f"{said!r} is not FIRST-LAST, such as 21000-21999", where=PORTS_VARIABLE)
+        raise ConfigError(f"{text!r} is not FIRST-LAST, such as 21000-21999", where=PORTS_VARIABLE)
     if not 1024 <= int(first) <= int(last) <= 65_535:
-        raise ConfigError(f"{said!r} are no ports between 1024 and 65535", where=PORTS_VARIABLE)
+        raise ConfigError(f"{text!r} are no ports between 1024 and 65535", where=PORTS_VARIABLE)
     return range(int(first), int(last) + 1)
 
 
@@ -295,11 +295,11 @@ def free_ports(
     within = USUAL_PORTS if within is None else within
     candidates = random.sample(within, len(within))
     ports: list[int] = []
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for port in candidates:
             if len(ports) == count:
                 break
-            if port not in avoid and _listens(port, held):
+            if port not in avoid and _listens(port, stack):
                 ports.append(port)
     if len(ports) < count:
         raise HostError(
@@ -311,8 +311,8 @@ def free_ports(
 
 def is_port_free(port: int) -> bool:
     """Return whether a server could listen on `port` now."""
-    with contextlib.ExitStack() as held:
-        return _listens(port, held)
+    with contextlib.ExitStack() as stack:
+        return _listens(port, stack)
 
 
 def taken_ports(ports: Collection[int], *, grace: float) -> Mapping[int, str]:
@@ -348,8 +348,8 @@ def port_holder(port: int) -> str | None:
     return None
 
 
-def _listens(port: int, held: contextlib.ExitStack) -> bool:
-    listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+def _listens(port: int, stack: contextlib.ExitStack) -> bool:
+    listener = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
     # As servers do: connections of a server that is gone do not keep its port.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -130,14 +130,14 @@ def _step_text(stage: Sequence[Server], absent: Sequence[Server]) -> str:
     return f"{'starting' if absent else 'checking'} {subject}"
 
 
-def failed(server: Server, what: str) -> HostError:
+def failed(server: Server, fault: str) -> HostError:
     """Return the error for a server that failed, with its last words."""
     lines = last_words(server.log)
-    said = "".join(f"\n  {line}" for line in lines)
-    hint = f"Its log {server.log} ends with:{said}" if said else f"Its log {server.log} is empty"
-    if files.says_full(hint):
+    text = "".join(f"\n  {line}" for line in lines)
+    hint = f"Its log {server.log} ends with:{text}" if text else f"Its log {server.log} is empty"
+    if files.reports_full_disk(hint):
         hint = f"Make room on the disk and run the command again. {hint}"
-    return HostError(f"{server.name} {what}", hint=hint)
+    return HostError(f"{server.name} {fault}", hint=hint)
 
 
 def answers(probe: Probe, *, started: float | None, timeout: float) -> bool:

@@ -819,10 +819,10 @@ WATCH: Final = (
     ),
     Mutation(
         "people-count-in-commits",
-        r"self\._held \+= now - self\._held_since",
+        r"self\._guarded \+= now - self\._guarded_since",
         "a guard that waits for a person breaks the objective of commits",
         ("tests/unit/watch/test_metrics.py",),
-        new="self._held += 0.0",
+        new="self._guarded += 0.0",
     ),
     Mutation(
         "marks-count-as-syncs",
@@ -1107,7 +1107,7 @@ RIGHTS: Final = (
         r"self\.verdict\(claim, (?=proposed)",
         "a front door says what a person has accepted",
         ("tests/unit/binding/test_consent.py",),
-        new="Verdict.ACCEPT if answered and _said(claim) in agreed else self.verdict(claim, ",
+        new="Verdict.ACCEPT if answered and _identity(claim) in agreed else self.verdict(claim, ",
     ),
     Mutation(
         "flags-open-all",

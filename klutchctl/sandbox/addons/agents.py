@@ -245,7 +245,7 @@ async def _give(layout: Layout, member: Member, offers: Offered) -> None:
         rule for one in made if get_text(one, "kind") in roles for rule in get_maps(one, "rules")
     ]
     own = credentials.connection(layout, member, _client(layout, member))
-    await _held(own, granted(rules))
+    await _await_rights(own, granted(rules))
 
 
 def _shipped(member: Member) -> Iterator[Manifest]:
@@ -253,7 +253,7 @@ def _shipped(member: Member) -> Iterator[Manifest]:
         yield from yaml.load_all(path.read_bytes(), yaml.CSafeLoader)
 
 
-async def _held(way: Connection, wanted: frozenset[Right]) -> None:
+async def _await_rights(way: Connection, wanted: frozenset[Right]) -> None:
     """Wait until an account has these rights: a program ends that starts without."""
     review: Manifest = {
         "apiVersion": REVIEW.api_version,

@@ -257,12 +257,12 @@ def unit(
         health=health,
         reason_page=page_of(health.reason, docs),
         facts=[
-            (what, which, plan_rows.place(origin))
-            for what, which, origin in _facts(found, explain(health.unit))
+            (kind, which, plan_rows.place(origin))
+            for kind, which, origin in _facts(found, explain(health.unit))
         ],
         nothing=_nothing(index.state.waiting, row.health),
         lines=lines,
-        held=list(_held(index.state.waiting, cluster, lines)),
+        held=list(_guards(index.state.waiting, cluster, lines)),
     )
 
 
@@ -275,7 +275,7 @@ def _nothing(waiting: Waiting, cluster: ClusterHealth) -> str:
     return "Nothing waits."
 
 
-def _held(waiting: Waiting, cluster: str, lines: list[Line]) -> Iterator[Tripped]:
+def _guards(waiting: Waiting, cluster: str, lines: list[Line]) -> Iterator[Tripped]:
     """Yield the guards that hold these lines, or block the cluster."""
     guards = {guard for change, _ in lines for guard in change.held}
     blocked = any(change.action is Action.BLOCKED for change, _ in lines)

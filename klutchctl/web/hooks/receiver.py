@@ -88,8 +88,8 @@ class _Receiver:
         return plain(request, status, sentence)
 
     async def _verdict(self, name: str, request: Request) -> decide.Verdict:
-        hook, held = self._hooks.get(name, (None, None))
-        secret = held() if held is not None else None
+        hook, secret_of = self._hooks.get(name, (None, None))
+        secret = secret_of() if secret_of is not None else None
         provider = hook.provider if hook is not None else decide.Provider.GITHUB
         # Of the largest body it takes milliseconds, which the work on a fleet does not wait for.
         verdict = await asyncio.to_thread(

@@ -212,7 +212,7 @@ def test_what_depends_on_another_waits_for_it():
         scenes.shop(scenes.binding(), search)
     )
     (row,) = {
-        plan_rows.row(one).what for one in plan.changes if one.ref.kind == REQUEST and one.waits_for
+        plan_rows.row(one).text for one in plan.changes if one.ref.kind == REQUEST and one.waits_for
     }
     assert row == f"APIServiceExportRequest {scenes.SEARCH}  (waits for {DB})"
     here.apply(plan)

@@ -34,17 +34,17 @@ DESCRIPTIONS = {
 
 
 @pytest.mark.parametrize(
-    ("action", "reason", "unit", "what"), DESCRIPTIONS.values(), ids=DESCRIPTIONS.keys()
+    ("action", "reason", "unit", "text"), DESCRIPTIONS.values(), ids=DESCRIPTIONS.keys()
 )
-def test_description(action, reason, unit, what):
+def test_description(action, reason, unit, text):
     found = plan_rows.row(replace(CHANGE, action=action, reason=reason, unit=unit))
-    assert found.what == what
+    assert found.text == text
 
 
 def test_a_blocked_place_is_reported_by_its_reason():
     place = Ref("shop", NAMESPACE, "", "")
     blocked = replace(CHANGE, ref=place, action=Action.BLOCKED, reason="Namespace x is foreign")
-    assert plan_rows.row(blocked).what == "Namespace x is foreign"
+    assert plan_rows.row(blocked).text == "Namespace x is foreign"
 
 
 DIFFERENCES = {
