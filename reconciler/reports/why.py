@@ -31,7 +31,7 @@ class Clause:
 
     text: str
     origin: Origin
-    matches: bool
+    holds: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,8 @@ def _clauses(bound: ResolvedBinding, cluster: str, references: ReferenceIndex) -
     labels = {cluster: references.labels[cluster]}
 
     def clause(text: str, steps: Sequence[str | int], **part: Any) -> Clause:
-        matches = bool(reference_index.selected(Selector(**part), labels))
-        return Clause(text, document.at("spec", "clusters", *steps), matches)
+        holds = bool(reference_index.selected(Selector(**part), labels))
+        return Clause(text, document.at("spec", "clusters", *steps), holds)
 
     for key, value in sorted(selector.match_labels.items()):
         yield clause(f"{key}={value}", ("matchLabels", key), match_labels={key: value})
@@ -226,8 +226,8 @@ def _tripped(fleet: Fleet, plan: Plan, lines: Iterable[Change]) -> Iterable[Trip
     tripped = {(guard, line.cluster) for line in lines for guard in line.held}
     blocked = {line.cluster for line in lines if line.action is Action.BLOCKED}
     for held in plan.held:
-        matches = any((held.guard, name) in tripped for name in held.clusters)
-        if matches or (len(held.clusters) == 1 and held.clusters[0] in blocked):
+        trips = any((held.guard, name) in tripped for name in held.clusters)
+        if trips or (len(held.clusters) == 1 and held.clusters[0] in blocked):
             is_off = held.guard == "report" and fleet.guards.mode is PruneMode.OFF
             yield _OFF if is_off else held
 

@@ -41,7 +41,7 @@ def said(files, target):
     """(clause, holds) of each part of the selector, and what they come to."""
     found = provenance(loaded(files), parse_target(target))
     assert found is not None
-    return [(one.text, one.matches) for one in found.clauses], found.selected
+    return [(one.text, one.holds) for one in found.clauses], found.selected
 
 
 def test_a_claim_is_shown_with_the_namespaces_that_it_names():
