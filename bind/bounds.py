@@ -189,10 +189,10 @@ def quota(
                 RESOURCE_QUOTA, build(RESOURCE_QUOTA, names.QUOTA, namespace=namespace, spec=spec)
             ),
         )
-    held = manifest.get_map(live, "spec", "hard")
+    limits = manifest.get_map(live, "spec", "hard")
     note = sorted({*_noted(live), *(f"{one}={number}" for one, number in counts.items())})
     if note == _noted(live) and all(
-        _number(held.get(one)) == each for one, each in numbers.items()
+        _number(limits.get(one)) == each for one, each in numbers.items()
     ):
         return ()
     noted: Manifest = {"annotations": {keys.COUNTED: ",".join(note)}}
@@ -280,17 +280,17 @@ def trimmed_marks(live: Manifest) -> Manifest:
 def _kept(
     live: Manifest, *, notes: Iterable[str] = (), finalizers: int = _FEW, **parts: Manifest
 ) -> Manifest:
-    held = manifest.get_map(live, "metadata")
-    metadata: dict[str, JSON] = {part: held[part] for part in _IDENTITY if part in held}
+    whole = manifest.get_map(live, "metadata")
+    metadata: dict[str, JSON] = {part: whole[part] for part in _IDENTITY if part in whole}
     labels, annotations = manifest.labels_of(live), manifest.annotations_of(live)
-    said: dict[str, JSON] = {
+    shown: dict[str, JSON] = {
         "labels": {key: labels[key] for key in _LABELS if key in labels},
         "annotations": {
             key: annotations[key][:_LONGEST_NOTE] for key in notes if key in annotations
         },
         "finalizers": list(manifest.finalizers_of(live)[:finalizers]),
     }
-    metadata |= {part: value for part, value in said.items() if value}
+    metadata |= {part: value for part, value in shown.items() if value}
     kept = {part: live[part] for part in ("apiVersion", "kind") if part in live}
     return {**kept, "metadata": metadata, **{part: value for part, value in parts.items() if value}}
 

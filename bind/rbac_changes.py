@@ -44,8 +44,8 @@ def belongs_to(live: Manifest, owner: Manifest) -> bool:
 
 def noted(role: Manifest | None) -> frozenset[str]:
     """Return the resources (`plural.group`, `plural` of the core group) that the role names."""
-    said = manifest.annotations_of(role or {}).get(keys.EVER_EXPORTED, "")
-    return frozenset(one.strip() for one in said.split(",")) - {""}
+    text = manifest.annotations_of(role or {}).get(keys.EVER_EXPORTED, "")
+    return frozenset(one.strip() for one in text.split(",")) - {""}
 
 
 def granted(export: Manifest) -> Sequence[str]:

@@ -39,7 +39,7 @@ RECHECK: Final = timedelta(seconds=30)  # of facts that only time changes, such 
 _AHEAD: Final = timedelta(minutes=5)  # so far a konnector's clock may be
 _LONGEST: Final = timedelta(hours=1)  # until a silent konnector counts as gone
 
-_Held = tuple[Kind, Manifest]
+_Object = tuple[Kind, Manifest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,8 @@ def _deletes(seen: Seen) -> bool:
 
 def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision | None:
     """Return how the bindings are let go, or None where there is none any more."""
-    held = space.bindings  # also those that others made: the konnector serves them, too
-    if not held:
+    bindings = space.bindings  # also those that others made: the konnector serves them, too
+    if not bindings:
         return None
     forced = seen.is_forced
     how = ReleaseTerms(
@@ -90,10 +90,10 @@ def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision
         failure=_FAILED,
         now=now,
     )
-    parts = [let_go(one, how, terms) for one in held]
+    parts = [let_go(one, how, terms) for one in bindings]
     if forced:
-        parts.extend(force(one, _FAILED, terms) for one in held)
-    return Decision.merge([*parts, _missed((api.API_SERVICE_BINDING, one) for one in held)])
+        parts.extend(force(one, _FAILED, terms) for one in bindings)
+    return Decision.merge([*parts, _missed((api.API_SERVICE_BINDING, one) for one in bindings)])
 
 
 def _rest(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision | None:
@@ -118,7 +118,7 @@ def _disarmed(seen: Seen, space: Space, terms: Terms) -> Decision:
     return terms.deletions([*_running(seen, space), *_offers(seen, space)], _FAILED)
 
 
-def _offers(seen: Seen, space: Space) -> list[_Held]:
+def _offers(seen: Seen, space: Space) -> list[_Object]:
     requests = [one for one in space.requests if is_ours(one, seen)]
     return [
         *((api.API_SERVICE_EXPORT_REQUEST, one) for one in requests),
@@ -126,10 +126,10 @@ def _offers(seen: Seen, space: Space) -> list[_Held]:
     ]
 
 
-def _running(seen: Seen, space: Space) -> list[_Held]:
+def _running(seen: Seen, space: Space) -> list[_Object]:
     """Return the konnector and its kubeconfig. The ClusterBinding stays: it says whose all is."""
     copies = [one for one in space.secrets if manifest.name_of(one) == seen.secret_name]
-    ours: list[_Held] = [(SECRET, one) for one in copies if is_ours(one, seen)]
+    ours: list[_Object] = [(SECRET, one) for one in copies if is_ours(one, seen)]
     deployment = [] if space.deployment is None else [space.deployment]
     return [*((DEPLOYMENT, one) for one in deployment), *ours]
 
@@ -137,13 +137,13 @@ def _running(seen: Seen, space: Space) -> list[_Held]:
 def _space(seen: Seen, space: Space, terms: Terms) -> Decision:
     """Return how the space goes: marked first, because the proof whose it is goes before it."""
     namespace = space.namespace
-    held: list[_Held] = [(NAMESPACE, namespace)]
+    found: list[_Object] = [(NAMESPACE, namespace)]
     if is_ours(namespace, seen):
-        return _going(held, terms)
+        return _going(found, terms)
     if was_found(seen, space) and not manifest.is_deleting(namespace):
         return facts.trouble(facts.CLEANUP_WAITING, _unproven(seen))
     step = terms.change(NAMESPACE, namespace, metadata={"labels": seen.labels})
-    return Decision.merge([writes(step, failure=_FAILED), _missed(held)])
+    return Decision.merge([writes(step, failure=_FAILED), _missed(found)])
 
 
 def _unproven(seen: Seen) -> str:
@@ -188,11 +188,11 @@ def _legacy_then(seen: Seen, terms: Terms, now: datetime, last: Callable[[], Dec
     return _waiting(seen, terms, now, _going(seen.legacy, terms)) if seen.legacy else last()
 
 
-def _going(found: Sequence[_Held], terms: Terms) -> Decision:
+def _going(found: Sequence[_Object], terms: Terms) -> Decision:
     return Decision.merge([terms.deletions(found, _FAILED), _missed(found)])
 
 
-def _missed(found: Iterable[_Held]) -> Decision:
+def _missed(found: Iterable[_Object]) -> Decision:
     """Return what is waited for, each in a condition of its own."""
     return Decision.merge(
         facts.trouble(facts.CLEANUP_WAITING, _still(kind, live)) for kind, live in found
@@ -200,11 +200,11 @@ def _missed(found: Iterable[_Held]) -> Decision:
 
 
 def _still(kind: Kind, live: Manifest) -> str:
-    what = f"{kind} {manifest.name_of(live)} still exists"
-    holds = manifest.finalizers_of(live)
+    text = f"{kind} {manifest.name_of(live)} still exists"
+    finalizers = manifest.finalizers_of(live)
     if kind == NAMESPACE:
-        return f"{what}{''.join(f': {why}' for why in _remaining(live))}."
-    return f"{what} (finalizers: {', '.join(holds)})." if holds else f"{what}."
+        return f"{text}{''.join(f': {why}' for why in _remaining(live))}."
+    return f"{text} (finalizers: {', '.join(finalizers)})." if finalizers else f"{text}."
 
 
 def _remaining(namespace: Manifest) -> Iterator[str]:
@@ -249,8 +249,8 @@ def _advice(seen: Seen, now: datetime) -> str:
 
 
 def _is_new(live: Manifest) -> bool:
-    said = conditions.get(live, facts.CLEANED_UP)
-    return said is None or said.reason != facts.CLEANUP_TIMED_OUT.reason
+    condition = conditions.get(live, facts.CLEANED_UP)
+    return condition is None or condition.reason != facts.CLEANUP_TIMED_OUT.reason
 
 
 def _deadline(seen: Seen, terms: Terms, now: datetime) -> datetime:

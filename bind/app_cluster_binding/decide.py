@@ -109,21 +109,21 @@ def removed(space: Space, terms: Terms) -> Decision:
 
 def availability(live: Manifest) -> Condition | None:
     """Return why a Deployment does not serve in its present form, or None."""
-    held = {each.type: each for each in conditions.of(live)}
+    by_type = {each.type: each for each in conditions.of(live)}
     seen_generation = manifest.get_int(live, "status", "observedGeneration") or 0
     if seen_generation < (manifest.get_int(live, "metadata", "generation") or 0):
         return conditions.false(
             _PROGRESSING, "Waiting for the konnector's Deployment to be noticed."
         )
     for found, bad in (("Progressing", conditions.FALSE), ("ReplicaFailure", conditions.TRUE)):
-        each = held.get(found)
+        each = by_type.get(found)
         if each is not None and each.status == bad:
             message = f"Deployment {manifest.name_of(live)}: {each.message or each.reason}"
             return conditions.false(_FAILED, message)
     wanted = manifest.get_int(live, "spec", "replicas")
     wanted = 1 if wanted is None else wanted
     updated = manifest.get_int(live, "status", "updatedReplicas") or 0
-    available = held.get("Available")
+    available = by_type.get("Available")
     if updated >= wanted and available is not None and available.status == conditions.TRUE:
         return None
     ready = min(updated, manifest.get_int(live, "status", "availableReplicas") or 0)
@@ -135,10 +135,10 @@ def _stated(
     seen: Seen, terms: Terms, overrides: Manifest, image: str, live: Manifest | None
 ) -> Manifest:
     namespace, name = seen.place
-    home = konnector.SpaceKonnector(namespace, name, seen.space_name, seen.secret_name)
+    place = konnector.SpaceKonnector(namespace, name, seen.space_name, seen.secret_name)
     scaled = None if live is None else manifest.get_int(live, "spec", "replicas")
     return konnector.space_deployment(
-        home,
+        place,
         image=image,
         overrides=overrides,
         replicas=konnector.REPLICAS if scaled is None else scaled,
@@ -182,10 +182,10 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     It is worth another look whenever something in `seen` changes, and after `again`.
     """
     live = seen.app_cluster_binding
-    held = keys.APP_CLUSTER_BINDING_CLEANUP in finalizers_of(live)
+    has_finalizer = keys.APP_CLUSTER_BINDING_CLEANUP in finalizers_of(live)
     if is_deleting(live):
-        return cleanup.decide(seen, terms=terms, now=now) if held else NOTHING
-    if not held:
+        return cleanup.decide(seen, terms=terms, now=now) if has_finalizer else NOTHING
+    if not has_finalizer:
         return _finalizer(live, terms)
     return _serve(seen, terms, now)
 

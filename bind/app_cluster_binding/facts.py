@@ -141,9 +141,9 @@ class Seen:
         A space keeps the one that its ClusterBinding names, because neither that reference nor
         those of the APIServiceBindings can be changed.
         """
-        held = None if self.space is None else self.space.cluster_binding
+        binding = None if self.space is None else self.space.cluster_binding
         ref = ("spec", "kubeconfigSecretRef", "name")
-        return manifest.get_text(held, *ref) or manifest.get_text(self.app_cluster_binding, *ref)
+        return manifest.get_text(binding, *ref) or manifest.get_text(self.app_cluster_binding, *ref)
 
     @property
     def is_forced(self) -> bool:

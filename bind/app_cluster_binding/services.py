@@ -71,15 +71,15 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
         parts += [cleanup.force(one, facts.BINDING_FAILED, terms) for one in leaving]
     waiting = set() if seen.is_forced else {manifest.name_of(one) for one in leaving}
     exports = [one for one in space.exports if manifest.name_of(one) not in listed]
-    held = [one for one in exports if cleanup.is_unconfirmed(one, lives=lives)]
-    free = [one for one in exports if one not in held and manifest.name_of(one) not in waiting]
+    unsure = [one for one in exports if cleanup.is_unconfirmed(one, lives=lives)]
+    free = [one for one in exports if one not in unsure and manifest.name_of(one) not in waiting]
     requests = [one for one in space.requests if is_ours(one, seen) and not _is_asked(seen, one)]
     gone = [
         *((api.API_SERVICE_EXPORT_REQUEST, one) for one in requests),
         *((api.API_SERVICE_EXPORT, one) for one in free),
     ]
     slow = sorted(
-        {manifest.name_of(one) for one in (*leaving, *held) if lives or manifest.is_deleting(one)}
+        {manifest.name_of(one) for one in (*leaving, *unsure) if lives or manifest.is_deleting(one)}
     )
     if slow:
         draining = conditions.false(facts.BINDINGS_DRAINING, _slow(seen, slow))
@@ -200,24 +200,24 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
         Create(api.API_SERVICE_EXPORT_REQUEST, made),
     )
     ready = conditions.get(live, conditions.EXPORTS_READY)
-    said = "" if ready is None or ready.status != conditions.FALSE else ready.message
-    what = f"APIServiceExportRequest {manifest.name_of(live)}"
+    problem = "" if ready is None or ready.status != conditions.FALSE else ready.message
+    name = f"APIServiceExportRequest {manifest.name_of(live)}"
     if phase not in ("Succeeded", "Failed"):
-        waiting = facts.trouble(facts.REQUEST_WAITING, f"{what} waits: {said}")
-        return waiting if said else NOTHING
+        waiting = facts.trouble(facts.REQUEST_WAITING, f"{name} waits: {problem}")
+        return waiting if problem else NOTHING
     if _resources_of(live) != _resources_of(made):
         return replaced
     if phase == "Failed":
-        reason = manifest.get_text(live, "status", "terminalMessage") or said
+        reason = manifest.get_text(live, "status", "terminalMessage") or problem
         # The request is deleted once it is old enough, and then made anew.
-        return facts.trouble(facts.REQUEST_REFUSED, f"{what} failed: {reason}")
+        return facts.trouble(facts.REQUEST_REFUSED, f"{name} failed: {reason}")
     left = SETTLED - (now - _since(ready, live, now))
     return replaced if left <= timedelta() else Decision(again=left)
 
 
 def _since(ready: conditions.Condition | None, live: Manifest, now: datetime) -> datetime:
-    said = None if ready is None else moment(ready.last_transition_time)
-    return said or created(live) or now
+    changed = None if ready is None else moment(ready.last_transition_time)
+    return changed or created(live) or now
 
 
 def _making(*steps: Step) -> Decision:

@@ -80,9 +80,9 @@ def claim(seen: Seen, terms: Terms) -> Decision:
     )
     steps.append(Create(CLUSTER_BINDING, made))
     waiting = conditions.false(facts.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
-    said = conditions.get(seen.app_cluster_binding, conditions.KONNECTOR_DEPLOYED) is not None
+    known = conditions.get(seen.app_cluster_binding, conditions.KONNECTOR_DEPLOYED) is not None
     made_now = writes(*steps, failure=facts.SPACE_FAILED)
-    return made_now if said else replace(made_now, conditions=(waiting,))
+    return made_now if known else replace(made_now, conditions=(waiting,))
 
 
 def content(seen: Seen, space: Space, terms: Terms) -> Decision:
@@ -112,11 +112,11 @@ def _marks(seen: Seen, space: Space, terms: Terms) -> Iterator[tuple[Step, ...]]
     live = space.cluster_binding
     if live is not None and not manifest.covers(manifest.labels_of(live), seen.labels):
         yield (terms.change(CLUSTER_BINDING, live, metadata={"labels": seen.labels}),)
-    held, wanted = manifest.annotations_of(space.namespace), dict[str, manifest.JSON](_uid(seen))
+    noted, wanted = manifest.annotations_of(space.namespace), dict[str, manifest.JSON](_uid(seen))
     retired = keys.RELEASED in manifest.annotations_of(seen.app_cluster_binding)
-    if keys.RELEASED in held and not retired:
+    if keys.RELEASED in noted and not retired:
         wanted[keys.RELEASED] = None
-    if any(held.get(key) != value for key, value in wanted.items()):
+    if any(noted.get(key) != value for key, value in wanted.items()):
         yield (terms.change(refs.NAMESPACE, space.namespace, metadata={"annotations": wanted}),)
 
 
@@ -167,13 +167,13 @@ def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
         return (Create(refs.SECRET, made),)
     if manifest.is_deleting(live):
         return ()
-    held = manifest.get_map(live, "data")
+    present = manifest.get_map(live, "data")
     same_type = manifest.get_text(live, "type") == manifest.get_text(source, "type")
-    if not same_type or (manifest.get_bool(live, "immutable") and held != data):
+    if not same_type or (manifest.get_bool(live, "immutable") and present != data):
         return (terms.deletion(refs.SECRET, live), Create(refs.SECRET, made))
-    if held == data and manifest.covers(manifest.labels_of(live), seen.labels):
+    if present == data and manifest.covers(manifest.labels_of(live), seen.labels):
         return ()
-    content = {**dict.fromkeys(held), **data}
+    content = {**dict.fromkeys(present), **data}
     return (terms.change(refs.SECRET, live, metadata={"labels": seen.labels}, data=content),)
 
 
@@ -308,11 +308,11 @@ def _content(space: Space) -> Iterator[tuple[Kind, Manifest]]:
 def _owner(manifest: Manifest | None, seen: Seen) -> tuple[str, str] | None:
     """Return whom the labels name, (namespace, name); None without any. One may be missing."""
     labels = {} if manifest is None else labels_of(manifest)
-    said = (keys.APP_CLUSTER_BINDING_NAMESPACE, keys.APP_CLUSTER_BINDING_NAME)
-    if not any(key in labels for key in said):
+    owner = (keys.APP_CLUSTER_BINDING_NAMESPACE, keys.APP_CLUSTER_BINDING_NAME)
+    if not any(key in labels for key in owner):
         return None
     namespace, name = seen.place
-    return labels.get(said[0], namespace), labels.get(said[1], name)
+    return labels.get(owner[0], namespace), labels.get(owner[1], name)
 
 
 def _of_another(seen: Seen, owner: tuple[str, str]) -> Verdict:

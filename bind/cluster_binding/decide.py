@@ -83,7 +83,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     if is_deleting(seen.binding):
         return NOTHING
     healthy, again = _health(seen.binding, now)
-    said = [
+    reported = [
         healthy,
         *_permissions(seen),
         *conditions.mended(seen.binding, conditions.SPACE_BOUNDED),
@@ -91,7 +91,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     ]
     tasks = (*_tasks(seen, scope), *_bounds(seen, bounds))
     waits = [one for one in (again, seen.counted.again) if one is not None]
-    return Decision(tasks=tasks, conditions=tuple(said), again=min(waits, default=None))
+    return Decision(tasks=tasks, conditions=tuple(reported), again=min(waits, default=None))
 
 
 def state_of(binding: Manifest, now: datetime) -> str:
@@ -112,18 +112,18 @@ def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | No
     if beat.interval is None:
         message = "The konnector reports no heartbeat interval"
         return conditions.false(conditions.HEARTBEAT_INTERVAL_MISSING, message), None
-    said, age = format_time(beat.time), now - beat.time
+    time, age = format_time(beat.time), now - beat.time
     longest = beat.timeout - timedelta.resolution  # to the second, it is too old already (F3)
     match liveness(beat, now, timeout=longest, ahead=DRIFT):
         case Liveness.AHEAD:
             message = (
-                f"The last heartbeat is of {said}, which is more than "
+                f"The last heartbeat is of {time}, which is more than "
                 f"{people_read(DRIFT)} ahead of the control plane's clock"
             )
             return conditions.false(conditions.HEARTBEAT_TIME_DRIFT, message), -DRIFT - age
         case Liveness.SILENT:
             due = people_read(beat.interval)
-            message = f"No heartbeat since {said}; one is due every {due}"
+            message = f"No heartbeat since {time}; one is due every {due}"
             return conditions.false(conditions.HEARTBEAT_TIMEOUT, message), None
     return conditions.true(conditions.HEALTHY), beat.timeout - age
 

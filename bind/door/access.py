@@ -78,13 +78,13 @@ class Rule:
     templates: tuple[str, ...] = ()
 
     def allows(self, identity: Identity, offer: Offer) -> bool:
-        held = {name: {*values} for name, values in identity.claims}
+        own = {name: {*values} for name, values in identity.claims}
         return (
             (not self.issuers or identity.issuer in self.issuers)
             and (not self.subjects or any(_fits(identity.subject, one) for one in self.subjects))
             and (not self.groups or not set(self.groups).isdisjoint(identity.groups))
             and (not self.templates or f"{offer.namespace}/{offer.name}" in self.templates)
-            and all(not held.get(name, set()).isdisjoint(one) for name, one in self.claims.items())
+            and all(not own.get(name, set()).isdisjoint(one) for name, one in self.claims.items())
         )
 
 
@@ -256,10 +256,10 @@ def _only(section: Fields, known: Collection[str]) -> None:
 
 
 def _once(document: Fields, issuers: Sequence[TrustedIssuer]) -> None:
-    for what, values in (
+    for key, values in (
         ("alias", [one.alias for one in issuers]),
         ("url", [one.url for one in issuers]),
     ):
         twice = next((one for one in values if values.count(one) > 1), "")
         if twice:
-            raise document.error(f"the {what} {twice} is there twice", at="issuers")
+            raise document.error(f"the {key} {twice} is there twice", at="issuers")

@@ -61,13 +61,13 @@ def fleet(offer: Offer, chosen: Collection[int]) -> str:
     """Return a Template whose ceiling is what was accepted, and its Binding."""
     name = offer.resource.plural[:_LONGEST_NAME].rstrip("-")
     claims = [claim for claim in consent.accepted(offer.claims, chosen) if _is_sayable(claim)]
-    ceiling = [_said(claim) for claim in claims if claim["state"] == consent.ACCEPTED]
+    ceiling = [_stated(claim) for claim in claims if claim["state"] == consent.ACCEPTED]
     template: dict[str, JSON] = {"resources": [offer.resource.wire]}
     binding: dict[str, JSON] = {"template": name, "clusters": {"names": [_PLACEHOLDER]}}
     if ceiling:
         template["claims"] = ceiling
     if len(ceiling) < len(claims):
-        binding["claims"] = [{**_said(claim), "state": claim["state"]} for claim in claims]
+        binding["claims"] = [{**_stated(claim), "state": claim["state"]} for claim in claims]
     documents = [
         {"apiVersion": _FLEET, "kind": kind, "metadata": {"name": name}, "spec": spec}
         for kind, spec in (("Template", template), ("Binding", binding))
@@ -90,22 +90,22 @@ def _is_sayable(claim: Manifest) -> bool:
     return bool(selector.get("owner")) and not selector.get("fieldSelectors")
 
 
-def _said(claim: Manifest) -> Mapping[str, JSON]:
-    said: dict[str, JSON] = {
+def _stated(claim: Manifest) -> Mapping[str, JSON]:
+    stated: dict[str, JSON] = {
         key: manifest.get_text(claim, key) for key in ("group", "resource", "version")
     }
-    said |= {"owner": manifest.get_text(claim, "selector", "owner"), "names": [_ALL]}
+    stated |= {"owner": manifest.get_text(claim, "selector", "owner"), "names": [_ALL]}
     for key in ("names", "namespaces"):
         listed = manifest.get(claim, "selector", key)
         # No names are all names; no namespaces are those of objects that lie in none.
         if isinstance(listed, list) and listed != [_ALL] and (listed or key == "namespaces"):
-            said[key] = manifest.get_texts(claim, "selector", key)
+            stated[key] = manifest.get_texts(claim, "selector", key)
     labels = [
         manifest.get_text_map(one) for one in manifest.get_maps(claim, "selector", "labelSelectors")
     ]
     if labels:
-        said["labels"] = labels
-    return said
+        stated["labels"] = labels
+    return stated
 
 
 _LOOK: Final = "In your cluster: kubectl -n klutch-bind get deployment konnector"

@@ -106,8 +106,8 @@ class Issuers:
         """Return what is known of an issuer. Raises ProviderFault, OSError, ConfigError."""
         jwks = _content(one.jwks_file) if one.jwks_file else None
         place = (one.url, one.ca_file, one.jwks_file)
-        held = self._known.get(place)
-        if held is None or held[0] != jwks:
+        known = self._known.get(place)
+        if known is None or known[0] != jwks:
             issuer = Issuer(await self.http(one.ca_file), one.url, now=self._now, jwks=jwks)
             self._known[place] = jwks, issuer
         return self._known[place][1]

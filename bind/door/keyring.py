@@ -58,9 +58,9 @@ class KeyRing:
 
     async def keys(self) -> Keys:
         """Return the keys. Raises Refused where there are none and none can be made."""
-        held = self._keys
-        if held is not None and (self._turn.locked() or not self._is_older_than(_KEPT)):
-            return held  # a request with usable keys does not wait for the control plane
+        keys = self._keys
+        if keys is not None and (self._turn.locked() or not self._is_older_than(_KEPT)):
+            return keys  # a request with usable keys does not wait for the control plane
         return await self._looked(_KEPT)
 
     async def opened(self, look: Callable[[Keys], T | None]) -> T | None:
@@ -92,13 +92,13 @@ class KeyRing:
         except ClusterError as error:
             log.warning("the front door cannot read its cookie keys", extra={"why": str(error)})
         else:
-            held = _held(live)
-            if held is None:
+            keys = _keys_in(live)
+            if keys is None:
                 log.error(
                     "the front door's Secret contains no key: delete the Secret",
                     extra={"secret": f"{self._ref.namespace}/{self._ref.name}"},
                 )
-            self._keys = held or self._keys
+            self._keys = keys or self._keys
         self._read_at = self._clock.monotonic()
 
     async def _shared(self) -> Manifest:
@@ -137,7 +137,7 @@ class KeyRing:
 
     def _is_old(self, live: Manifest) -> bool:
         """Return whether a key is due for renewal, as one is whose age nobody knows."""
-        if _held(live) is None:
+        if _keys_in(live) is None:
             return False
         since = times.moment((_bytes(live, _SINCE) or b"").decode("ascii", "replace"))
         return since is None or abs(self._clock.now() - since) > _LIFE
@@ -149,7 +149,7 @@ class KeyRing:
 _NO_KEYS: Final = "The front door has no keys. Try again. Its operator finds the reason in its log"
 
 
-def _held(live: Manifest) -> Keys | None:
+def _keys_in(live: Manifest) -> Keys | None:
     """Return the keys in a Secret; None where there are none."""
     present, former = _bytes(live, _PRESENT), _bytes(live, _FORMER)
     if present is None or len(present) != KEY_BYTES:

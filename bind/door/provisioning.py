@@ -103,7 +103,7 @@ class Seen:
     namespaces: Sequence[Manifest] = field(default=(), repr=False)
     content: Content = EMPTY
     owned: int = 0
-    held: frozenset[str] = frozenset()
+    has: frozenset[str] = frozenset()
     left: str = ""
 
 
@@ -176,7 +176,7 @@ def _notes(seen: Seen, wanted: Wanted, namespace: Manifest) -> dict[str, JSON]:
         known = manifest.annotations_of(namespace)
         notes.update({key: text for key, text in _label(wanted).items() if known.get(key) != text})
         noted = bounds.bound_at_door(namespace)
-        bound = wanted.resources | (seen.held if noted is None else noted)
+        bound = wanted.resources | (seen.has if noted is None else noted)
         if bound != noted:
             notes.update(bounds.door_note(bound))
     return notes
@@ -187,8 +187,8 @@ def _label(wanted: Wanted) -> dict[str, str]:
 
 
 def own_of(namespaces: Sequence[Manifest], wanted: Wanted) -> list[Manifest]:
-    said = ((one, manifest.annotations_of(one).get(keys.IDENTITY)) for one in namespaces)
-    return [one for one, annotation in said if annotation == wanted.annotation]
+    noted = ((one, manifest.annotations_of(one).get(keys.IDENTITY)) for one in namespaces)
+    return [one for one, annotation in noted if annotation == wanted.annotation]
 
 
 def unnoted(namespaces: Sequence[Manifest], wanted: Wanted) -> Manifest | None:
@@ -293,12 +293,12 @@ def _kubeconfig(seen: Seen, space: str, content: bytes) -> tuple[Step, ...] | Re
     if live is None:
         made = objects.build(SECRET, name, namespace=space, data=data)
         return (Create(SECRET, made, seen.cluster),)
-    held = manifest.get_map(live, "data")
-    if held == data:
+    present = manifest.get_map(live, "data")
+    if present == data:
         return ()
     if manifest.get_bool(live, "immutable"):
         return _conflict(f"Secret {name} of the binding space cannot be changed")
-    gone: dict[str, JSON] = dict.fromkeys(held)
+    gone: dict[str, JSON] = dict.fromkeys(present)
     return (modification(seen.cluster, SECRET, live, data=gone | data),)
 
 

@@ -128,7 +128,7 @@ class Login:
     def opened(cls, keys: Keys, text: str, now: float) -> Self | None:
         """Return what a cookie holds, or None."""
         return _made(
-            keys.open(LOGIN, text, now), lambda held: cls(**{**held, "wish": Wish(**held["wish"])})
+            keys.open(LOGIN, text, now), lambda kept: cls(**{**kept, "wish": Wish(**kept["wish"])})
         )
 
 
@@ -152,7 +152,7 @@ class Session:
     @classmethod
     def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
         """Return what a cookie or a code holds, or None."""
-        return _made(keys.open(purpose, text, now), lambda held: cls(**_session_fields(held)))
+        return _made(keys.open(purpose, text, now), lambda kept: cls(**_session_fields(kept)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +185,17 @@ class Visit(Session):
         return max(self.used, self.at)
 
 
-def _made(held: dict[str, Any] | None, make: Callable[[dict[str, Any]], T]) -> T | None:
+def _made(kept: dict[str, Any] | None, make: Callable[[dict[str, Any]], T]) -> T | None:
     """Return what was sealed; None for nothing, and for what another version sealed."""
     try:
-        return None if held is None else make(held)
+        return None if kept is None else make(kept)
     except (KeyError, TypeError):
         return None
 
 
-def _session_fields(held: dict[str, Any]) -> dict[str, Any]:
-    identity = held["identity"]
+def _session_fields(kept: dict[str, Any]) -> dict[str, Any]:
+    identity = kept["identity"]
     claims = tuple((name, tuple(values)) for name, values in identity.get("claims", ()))
     known = {**identity, "groups": tuple(identity["groups"]), "claims": claims}
-    own = {name: tuple(one) if isinstance(one, list) else one for name, one in held.items()}
-    return {**own, "identity": Identity(**known), "wish": Wish(**held["wish"])}
+    own = {name: tuple(one) if isinstance(one, list) else one for name, one in kept.items()}
+    return {**own, "identity": Identity(**known), "wish": Wish(**kept["wish"])}

@@ -142,11 +142,11 @@ def of(given: argparse.Namespace) -> DoorSettings | None:
 
     Reads the files of secrets and CAs. Raises ConfigError.
     """
-    held = vars(given)
-    if not _is_opened(held):
+    by_name = vars(given)
+    if not _is_opened(by_name):
         return None
     for name in ("oidc-issuer-client-id", "oidc-issuer-url", "oidc-callback-url"):
-        if not held[name.replace("-", "_")]:
+        if not by_name[name.replace("-", "_")]:
             raise ConfigError("is needed for the front door", where=f"--{name}")
     callback = _url(given.oidc_callback_url, "--oidc-callback-url")
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(callback))
@@ -172,18 +172,18 @@ def of(given: argparse.Namespace) -> DoorSettings | None:
         trusted_proxies=_networks(given.trusted_proxies),
         most_spaces=flags.at_least(1, given.max_spaces_per_subject, "--max-spaces-per-subject"),
         ui=given.ui,
-        **_home(given),
+        **_spaces(given),
         cookie_key=_cookie_key(given),
         listen=_listen(given),
         tls=_tls(given),
     )
 
 
-def _is_opened(held: Mapping[str, object]) -> bool:
+def _is_opened(given: Mapping[str, object]) -> bool:
     """Return whether any flag of a provider was given: without the others it is an error."""
     usual = {name: text for name, (text, _) in _TEXTS.items() if name.startswith("oidc-")}
     usual["oidc-issuer-client-secret"] = ""
-    return any(held.get(name.replace("-", "_")) != text for name, text in usual.items())
+    return any(given.get(name.replace("-", "_")) != text for name, text in usual.items())
 
 
 def _public_client(given: argparse.Namespace) -> str:
@@ -209,7 +209,7 @@ def _origin(text: str, where: str) -> str:
     return url.rstrip("/")
 
 
-def _home(given: argparse.Namespace) -> dict[str, str]:
+def _spaces(given: argparse.Namespace) -> dict[str, str]:
     """Return what spaces are called, and how kubeconfigs lead there."""
     address = given.external_address
     if address and not address.startswith("https://"):

@@ -67,7 +67,7 @@ class Views:
     def exports(self, space: str) -> list[Manifest]:
         return self._informers.exports.inside(space)
 
-    def held(self, space: str) -> frozenset[str]:
+    def resources_of(self, space: str) -> frozenset[str]:
         """Return the resources that a space has, and those that it asked for and will get."""
         known = set(map(index_key, api.by_resource(self._informers.templates.all())))
         pending = (

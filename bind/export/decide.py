@@ -104,9 +104,9 @@ def decide(seen: Seen, *, isolation: Isolation, grace: timedelta, now: datetime)
         change = _difference(manifest.get_map(seen.export, "spec"), target, isolation)
         spec_hash = exports_of.source_hash(target) if change else ""
     tasks, notes = _written(seen, change, spec_hash)
-    said = (synced, *_offered(seen))
+    reported = (synced, *_offered(seen))
     again = _UNSURE if seen.unsure else None
-    return Decision(tasks, said, notes=notes, again=again, sums_up=False)
+    return Decision(tasks, reported, notes=notes, again=again, sums_up=False)
 
 
 def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
@@ -131,9 +131,9 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
         f"when that lasts for {people_read(grace)}"
     )
     synced = conditions.false(cause, message)
-    said_now = (synced, *_offered(seen))
+    reported = (synced, *_offered(seen))
     tasks, _ = _written(seen, {}, "")
-    return Decision(tasks, said_now, again=grace - waited, sums_up=False)
+    return Decision(tasks, reported, again=grace - waited, sums_up=False)
 
 
 def _target(seen: Seen, crd: Manifest) -> Manifest | Condition:
@@ -156,10 +156,10 @@ def _difference(live: Manifest, target: Manifest, isolation: Isolation) -> dict[
             manifest.get_map(live, "names").keys() - manifest.get_map(target, "names").keys()
         )
         change["names"] = {**gone, **manifest.get_map(target, "names")}
-    held = live.get("clusterScopedIsolation")
-    if target.get("scope") == "Cluster" and held is None:
+    isolated = live.get("clusterScopedIsolation")
+    if target.get("scope") == "Cluster" and isolated is None:
         change["clusterScopedIsolation"] = isolation
-    elif target.get("scope") != "Cluster" and held is not None:
+    elif target.get("scope") != "Cluster" and isolated is not None:
         change["clusterScopedIsolation"] = None
     return change
 
@@ -169,8 +169,8 @@ def _new_offer(seen: Seen) -> Sequence[Manifest] | None:
     if seen.template is None:
         return None
     claims = api.permission_claims_of(seen.template)
-    held = api.permission_claims_of(seen.export)
-    return None if _alike(claims) == _alike(held) else claims
+    present = api.permission_claims_of(seen.export)
+    return None if _alike(claims) == _alike(present) else claims
 
 
 def _annotations(seen: Seen) -> dict[str, JSON]:
@@ -184,8 +184,8 @@ def _annotations(seen: Seen) -> dict[str, JSON]:
     if seen.template is not None:
         taken = _of_template(seen.crd or {}, seen.template)
         wanted |= {key: taken.get(key) for key in _OF_TEMPLATE}
-    held = manifest.annotations_of(seen.export)
-    return {key: value for key, value in wanted.items() if value != held.get(key)}
+    noted = manifest.annotations_of(seen.export)
+    return {key: value for key, value in wanted.items() if value != noted.get(key)}
 
 
 def _of_template(crd: Manifest, template: Manifest) -> dict[str, str]:
@@ -228,8 +228,8 @@ def _written(
 
 def _sentence(offer: Sequence[Manifest]) -> str:
     claimed = sorted({manifest.get_text(one, "resource") for one in offer})
-    what = f"claims {', '.join(claimed)}" if claimed else "claims nothing"
-    return f"The template now {what}; a claim has no effect before an app cluster accepts it"
+    text = f"claims {', '.join(claimed)}" if claimed else "claims nothing"
+    return f"The template now {text}; a claim has no effect before an app cluster accepts it"
 
 
 def _offered(seen: Seen) -> Sequence[Condition]:

@@ -14,9 +14,9 @@ from bind.osb.decisions.record import Record
 from bind.osb.decisions.turn import Part
 from bind.osb.decisions.view import (
     BindingView,
-    HeldSecret,
     InstanceView,
     Pause,
+    ReadSecret,
     asked,
     stamped,
 )
@@ -84,10 +84,10 @@ class Claims:
             return timedelta()
         if view.live is None and not (view.records or view.others or view.bindings):
             self._forget(key)
-            self._metrics.held(view.kind.broker, key, is_held=False)
+            self._metrics.blocked(view.kind.broker, key, is_blocked=False)
             return None
         parts = turn.look(view, calling=self._calls.is_calling(key))
-        self._metrics.held(view.kind.broker, key, is_held=turn.is_held(parts))
+        self._metrics.blocked(view.kind.broker, key, is_blocked=turn.is_blocked(parts))
         agains = [await self._execute(key, view, part) for part in parts]
         for part in parts:
             self._ask(key, view, part)
@@ -244,7 +244,7 @@ class Claims:
         name = credentials.name_of(binding.live)
         ref = Ref(binding.cluster, SECRET, manifest.namespace_of(binding.live), name)
         live = await self._informers.cluster.get(ref)
-        return replace(binding, secret=HeldSecret(live))
+        return replace(binding, secret=ReadSecret(live))
 
 
 def _records_made(decision: Decision) -> Iterator[str]:

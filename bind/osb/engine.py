@@ -180,13 +180,13 @@ def move(row: str, outcome: outcomes.Outcome, at: Standing) -> Move:
     if isinstance(outcome, outcomes.Denied | outcomes.Unsent):
         return Move.LATER
     moves = TABLE[row]
-    found = moves.get(said(outcome, at), moves[_ELSE])
+    found = moves.get(word_of(outcome, at), moves[_ELSE])
     if found is Move.MISS and at.misses + 1 >= MOST_MISSES:
         return moves[_LOST]
     return found
 
 
-def said(outcome: outcomes.Outcome, at: Standing) -> str:  # noqa: C901, PLR0911 - a word each
+def word_of(outcome: outcomes.Outcome, at: Standing) -> str:  # noqa: C901, PLR0911 - a word each
     match outcome:
         case outcomes.Done():
             return "done before" if at.tries and not outcome.created else "done"

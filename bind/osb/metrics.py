@@ -39,7 +39,7 @@ class BrokerMetrics:
         self._records = gauge(
             "klutch_osb_records", "Records of brokers, by state.", labelnames=["broker", "state"]
         )
-        self._held = gauge(
+        self._blocked = gauge(
             "klutch_osb_held", "Instances that go on only once somebody does something."
         )
         self._waiting: dict[str, set[Hashable]] = {}
@@ -71,13 +71,13 @@ class BrokerMetrics:
         left = [each.timestamp() - now for each in times if each is not None]
         self._expiry.labels(name).set(min(left, default=_NEVER))
 
-    def held(self, name: str, claim: Hashable, *, is_held: bool) -> None:
+    def blocked(self, name: str, claim: Hashable, *, is_blocked: bool) -> None:
         """Note whether an instance of a broker waits for somebody."""
         waiting = self._waiting.setdefault(name, set())
         before = len(waiting)
-        (waiting.add if is_held else waiting.discard)(claim)
+        (waiting.add if is_blocked else waiting.discard)(claim)
         if len(waiting) != before:
-            self._held.labels(name).set(len(waiting))
+            self._blocked.labels(name).set(len(waiting))
 
     def gone(self, name: str) -> None:
         self._up.remove(name)

@@ -102,7 +102,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
         return revoked
     if live is None:
         return _made(seen, scope, now)
-    if steps := _held(seen, live) or (*_stamped(seen, live), *_rights(seen, scope)):
+    if steps := _names_former(seen, live) or (*_stamped(seen, live), *_rights(seen, scope)):
         return decision.writes(*steps)
     fields: dict[str, JSON] = {"namespace": facts.chosen(seen)}
     return Decision(tasks=_bounds(seen, bounds), fields=fields, again=seen.counted.again)
@@ -124,7 +124,7 @@ def revocations(seen: Seen) -> Iterator[Step]:
             yield decision.deletion(seen.cluster, ROLE_BINDING, one)
 
 
-def _held(seen: Seen, live: Manifest) -> tuple[Step, ...]:
+def _names_former(seen: Seen, live: Manifest) -> tuple[Step, ...]:
     """Return what has a new mapping name the app namespace whose data are there already.
 
     The konnector holds what names another app namespace than there is, until a person gives it
@@ -144,11 +144,11 @@ def _held(seen: Seen, live: Manifest) -> tuple[Step, ...]:
 
 def _stamped(seen: Seen, live: Manifest) -> tuple[Step, ...]:
     """Return what marks a Namespace that another backend made, or that a person gave away."""
-    wanted, held = _uids(seen), manifest.annotations_of(live)
+    wanted, notes = _uids(seen), manifest.annotations_of(live)
     born = manifest.get_text(live, "metadata", "creationTimestamp")
-    if born and keys.MADE_AT not in held:  # a copy of it is known by that
+    if born and keys.MADE_AT not in notes:  # a copy of it is known by that
         wanted[keys.MADE_AT] = born
-    if manifest.covers(held, wanted):
+    if manifest.covers(notes, wanted):
         return ()
     return (decision.modification(seen.cluster, NAMESPACE, live, metadata={"annotations": wanted}),)
 
@@ -252,9 +252,9 @@ def _kept_for(seen: Seen, live: Manifest, contents: Contents | None) -> tuple[st
     """Return the reason and the message of the Event where what is in it keeps it."""
     name = manifest.name_of(live)
     if contents is None or contents.hidden:
-        what = "what is in it" if contents is None else contents.hidden
+        all_ = "what is in it" if contents is None else contents.hidden
         return "ContentsUnknown", (
-            f"Namespace {name} is kept: klutch-bind may not list {what}, so it cannot tell whether "
+            f"Namespace {name} is kept: klutch-bind may not list {all_}, so it cannot tell whether "
             f"any of it carries {keys.RELEASED} or {keys.BOUND}. Grant it that right, or delete the"
             " Namespace if nobody needs its data"
         )
@@ -293,8 +293,8 @@ def goes_with_space(seen: Seen) -> bool:
 
 
 def _is_restored(namespace: Manifest) -> bool:
-    said, born = (
+    made_at, born = (
         moment(manifest.annotations_of(namespace).get(keys.MADE_AT, "")),
         created(namespace),
     )
-    return said is not None and born is not None and born - said > _SKEW
+    return made_at is not None and born is not None and born - made_at > _SKEW

@@ -104,13 +104,13 @@ def chosen(seen: Seen) -> str:
     """Return the name of the service namespace: the status counts only where it is ours (F6)."""
     if (live := own(seen)) is not None:
         return manifest.name_of(live)
-    said, hashed = named(seen), hashed_names(seen.key, seen.space)
+    stated, hashed = named(seen), hashed_names(seen.key, seen.space)
     # A deleted one is created again with its old name, even if new ones get other names now.
-    if said in hashed:
-        return said
+    if stated in hashed:
+        return stated
     plain = seen.key.target
-    is_long = len(plain) > names.MAX_SERVICE_NAMESPACE and said != plain
-    return hashed[0] if hashed and (is_long or (seen.hashing and not said)) else plain
+    is_long = len(plain) > names.MAX_SERVICE_NAMESPACE and stated != plain
+    return hashed[0] if hashed and (is_long or (seen.hashing and not stated)) else plain
 
 
 def target(seen: Seen) -> Manifest | None:
@@ -134,14 +134,14 @@ def marked(seen: Seen) -> Sequence[Manifest]:
 
     A copy under another name, as backups make it, is none, whatever its annotations say.
     """
-    said, lives = named(seen), identity.lives(seen.space or {})
+    stated, lives = named(seen), identity.lives(seen.space or {})
 
     def is_at_place(live: Manifest) -> bool:
         # One that a person gave away has the name that its former space gave to it.
         recorded = identity.recorded(live, keys.SPACE_UID)
         known = map(seen.key.hashed, lives if recorded in lives else [recorded])
         hashed = chain.from_iterable(known)
-        return manifest.name_of(live) in {said, seen.key.target, *hashed}
+        return manifest.name_of(live) in {stated, seen.key.target, *hashed}
 
     found = (
         one
@@ -149,7 +149,7 @@ def marked(seen: Seen) -> Sequence[Manifest]:
         if manifest.annotations_of(one).get(keys.API_SERVICE_NAMESPACE) == seen.key.mark
         and is_at_place(one)
     )
-    return sorted(found, key=lambda one: (name := manifest.name_of(one)) != said or name)
+    return sorted(found, key=lambda one: (name := manifest.name_of(one)) != stated or name)
 
 
 def is_of_space(live: Manifest, seen: Seen) -> bool:

@@ -171,7 +171,7 @@ async def test_the_first_note_takes_in_what_a_space_has_and_is_about_to_get(
         # Nobody answers these before the bind; one of them asks for what is not offered.
         await asks(plane, space, topics.resource)
         await asks(plane, space, GroupResource("nobody.example", "offers"))
-        await eventually(lambda: door.views.held(space) == {queues.name, topics.name})
+        await eventually(lambda: door.views.resources_of(space) == {queues.name, topics.name})
         async with backend(way):
             await door.bind()
             await eventually(lambda: is_served(plane, space, topics.name))

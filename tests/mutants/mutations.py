@@ -545,7 +545,7 @@ BACKEND: Final = (
     ),
     _guard(
         "half-made-service-namespace",
-        r"steps := _held\(seen, live\) or \(\*_stamped\(seen, live\), \*_rights\(seen, scope\)\)",
+        r"steps := \w+\(seen, live\) or \(\*_stamped\(seen, live\), \*_rights\(seen, scope\)\)",
         "a backend that dies after a service namespace leaves it without its rights",
         "tests/model/test_backend_crashes.py",
     ),

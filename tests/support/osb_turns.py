@@ -20,10 +20,10 @@ from bind.osb.decisions.view import (
     Ask,
     BindingView,
     Broker,
-    HeldSecret,
     InstanceView,
     Pause,
     Place,
+    ReadSecret,
 )
 from reconciler.api.osb import BROKER_RECORD, BrokerSpec, GeneratedKind
 from reconciler.blueprints.offering import answers, messages
@@ -247,7 +247,7 @@ class Turns:
         if not bindings.needs_secret(view, found):
             return found
         secret = self.live(SECRET, credentials.name_of(live or {}))
-        return replace(found, secret=HeldSecret(secret))
+        return replace(found, secret=ReadSecret(secret))
 
     def read_catalogue(self) -> Catalogue:
         document = self.broker.catalogue

@@ -114,9 +114,9 @@ def _claim(claim: Manifest) -> Manifest:
     return _ordered(stated, _CLAIM)
 
 
-def _ordered(held: Manifest, order: Sequence[str]) -> dict[str, JSON]:
-    known = {name: held[name] for name in order if name in held}
-    return {**known, **held}
+def _ordered(document: Manifest, order: Sequence[str]) -> dict[str, JSON]:
+    known = {name: document[name] for name in order if name in document}
+    return {**known, **document}
 
 
 def binding_response(

@@ -123,11 +123,11 @@ class Services:
     async def session(self, request: Request, sid: str) -> Session:
         """Return the session of a browser. Raises Refused where it is missing, or another's."""
         text = request.cookies.get(f"{_SESSION}{sid}", "")
-        held = await self._opened(Session, sessions.SESSION, text)
-        if held is None or held.wish.sid != sid:
+        session = await self._opened(Session, sessions.SESSION, text)
+        if session is None or session.wish.sid != sid:
             sentence = "You are not signed in, or your session has ended"
             raise Refused("invalid_token", sentence, reason="session")
-        return held
+        return session
 
     def session_cookie(self, sid: str, text: str) -> Cookie:
         return Cookie(f"{_SESSION}{sid}", text, sessions.SESSION.age, self.secure)

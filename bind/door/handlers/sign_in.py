@@ -221,7 +221,7 @@ class SignIn:
         """
         now = self._services.now()
         signed_in = {
-            one: held.at if (held := Session.opened(keys, sessions.SESSION, text, now)) else 0.0
+            one: own.at if (own := Session.opened(keys, sessions.SESSION, text, now)) else 0.0
             for one, text in request.cookies.items()
             if services.is_session_cookie(one) and one != new.name
         }
@@ -232,10 +232,10 @@ class SignIn:
         return tuple(Cookie(name, "", 0, self._services.secure) for name in names)
 
 
-def _surplus(begun: Mapping[str, float], held: Mapping[str, str], most: int) -> list[str]:
+def _surplus(begun: Mapping[str, float], cookies: Mapping[str, str], most: int) -> list[str]:
     """Return the names of the oldest cookies, so that five with the next one, and `most` stay."""
     latest = sorted(begun, key=lambda name: begun[name], reverse=True)
-    sizes = accumulate(len(name) + len(held[name]) for name in latest)
+    sizes = accumulate(len(name) + len(cookies[name]) for name in latest)
     kept = sum(size <= most for size in sizes)
     return latest[min(kept, _AT_ONCE - 1) :]
 

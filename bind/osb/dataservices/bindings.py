@@ -17,7 +17,7 @@ from bind.osb.dataservices.store import Kept, Stated, Store
 from bind.osb.decisions import binding, causes, credentials, record, turn
 from bind.osb.decisions import binding_state as look_of
 from bind.osb.decisions.record import Intent, Record, identifier
-from bind.osb.decisions.view import Ask, BindingView, HeldSecret, InstanceView, Next, SecretForm
+from bind.osb.decisions.view import Ask, BindingView, InstanceView, Next, ReadSecret, SecretForm
 from reconciler.api.osb import GeneratedKind
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.messages import Call
@@ -38,9 +38,9 @@ class Bindings(Store[Seen]):
 
     failed, stopped = causes.BIND_FAILED, causes.of_rotation(causes.BIND_REFUSED)
 
-    def held(self, seen: Seen) -> Stated:
+    def present(self, seen: Seen) -> Stated:
         at = {name: seen.at_provider[name] for name in _IDS if seen.at_provider.get(name)}
-        return Stated(at, seen.held_marks(*_MARKS))
+        return Stated(at, seen.marks(*_MARKS))
 
     def recalled(self, seen: Seen, kept: Kept) -> Kept:
         """Return what is remembered, unless it was of a Secret that nobody had read."""
@@ -52,9 +52,9 @@ class Bindings(Store[Seen]):
         return tuple(_closed(seen, found))
 
     def stated(self, seen: Seen, records: tuple[Record, ...]) -> Stated:
-        held = self.held(seen)
+        old = self.present(seen)
         if not records:
-            return held
+            return old
         numbers = look_of.numbers_of(records, look_of.Numbers)
         first = numbers.current or records[0]
         at: dict[str, JSON] = dict(zip(_IDS, (first.instance, first.service), strict=True))
@@ -87,7 +87,7 @@ class Bindings(Store[Seen]):
 
     def look(self, seen: Seen, kept: Kept) -> Next:
         view = self.view(seen, kept)
-        free = not any(one.holds_turn(seen.now) for one in view.records)
+        free = not any(one.blocks(seen.now) for one in view.records)
         return binding.look(replace(view, free=free), view.bindings[0])
 
     def answer(self, seen: Seen, kept: Kept, ask: Ask, outcome: Outcome) -> Next:
@@ -154,14 +154,14 @@ def _claim(seen: Seen, kept: Kept) -> Manifest:
     return {**claim, "status": {**manifest.get_map(claim, "status"), **named}}
 
 
-def _secret(seen: Seen, records: tuple[Record, ...]) -> HeldSecret | None:
+def _secret(seen: Seen, records: tuple[Record, ...]) -> ReadSecret | None:
     """Return the Secret; where none is wanted, given credentials count as kept."""
     current, live = look_of.numbers_of(records, look_of.Numbers).current, seen.secret
     if connection.place(seen.live) is None:
-        return HeldSecret(None if current is None or seen.is_deleting else _unwritten(current.id))
+        return ReadSecret(None if current is None or seen.is_deleting else _unwritten(current.id))
     if live is not None and current is not None and not _named(live):
         live = manifest.put(live, current.id, "metadata", "annotations", keys.OSB_BINDING)
-    return HeldSecret(live) if seen.has_read else None
+    return ReadSecret(live) if seen.has_read else None
 
 
 def _unwritten(one: str) -> Manifest:
@@ -175,7 +175,7 @@ def _named(secret: Manifest | None) -> str:
     return manifest.annotations_of(secret or {}).get(keys.OSB_BINDING, "")
 
 
-def _binding(seen: Seen, kept: Kept, secret: HeldSecret | None = None) -> BindingView:
+def _binding(seen: Seen, kept: Kept, secret: ReadSecret | None = None) -> BindingView:
     """Return a ServiceBinding as its instance has it, with a connection Secret of Crossplane."""
     name, plural = managed.config_name(seen.live), managed.SERVICE_INSTANCE.plural
     kind = GeneratedKind(seen.kind, name, seen.service_id, {}, plural)
@@ -271,21 +271,21 @@ def _closed(seen: Seen, records: list[Record]) -> Iterator[Record]:
 
 
 def _stated(seen: Seen, records: tuple[Record, ...], numbers: look_of.Numbers) -> Ledger:
-    held, current, candidate = seen.ledger, numbers.current, numbers.candidate
+    ledger, current, candidate = seen.ledger, numbers.current, numbers.candidate
     if seen.is_deleting:
         return _left(seen, records)
     counts = current or candidate
     intent = None if candidate is None else candidate.intent
     is_refused = intent is not None and intent.closed in (record.REFUSED, record.FAILED)
-    made, number = held.made, held.number if counts is None else counts.number
-    if current is not None and (number != held.number or not seen.is_created):
+    made, number = ledger.made, ledger.number if counts is None else counts.number
+    if current is not None and (number != ledger.number or not seen.is_created):
         made = _time(current.made_at) if number else ""
     rest = (one for one in records if one is not current and one is not candidate)
     return Ledger(
         number,
         candidate.number if current is not None and candidate is not None else 0,
         {one.id: _leaves(seen, one) for one in rest},
-        held.rotate if current is None else current.asked,
+        ledger.rotate if current is None else current.asked,
         seen.asked if is_refused else "",
         0 if intent is None else intent.tries,
         made,
@@ -298,7 +298,7 @@ def _time(at: datetime | None) -> str:
 
 def _leaves(seen: Seen, one: Record) -> str:
     """Return when a binding leaves, "" for one that has the credentials that count."""
-    if look_of.is_held(one):
+    if look_of.is_bound(one):
         return _time(one.leave_at)
     if one.state == record.LEAVING and one.intent is not None and one.intent.verb == "Unbind":
         return format_time(one.intent.since)
@@ -307,11 +307,11 @@ def _leaves(seen: Seen, one: Record) -> str:
 
 def _left(seen: Seen, records: tuple[Record, ...]) -> Ledger:
     """Return which bindings are left of an object that goes."""
-    held, there = seen.ledger, {one.number: one.id for one in records}
-    number = held.number if held.number in there else max(there, default=held.number)
-    coming = held.coming if held.coming in there and held.coming != number else 0
-    old = {one: text for one, text in held.old.items() if one in there.values()}
-    return replace(held, number=max(number, 0), coming=coming, old=old)
+    ledger, there = seen.ledger, {one.number: one.id for one in records}
+    number = ledger.number if ledger.number in there else max(there, default=ledger.number)
+    coming = ledger.coming if ledger.coming in there and ledger.coming != number else 0
+    old = {one: text for one, text in ledger.old.items() if one in there.values()}
+    return replace(ledger, number=max(number, 0), coming=coming, old=old)
 
 
 def _begun(seen: Seen, records: tuple[Record, ...], numbers: look_of.Numbers) -> str:

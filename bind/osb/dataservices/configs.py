@@ -31,7 +31,7 @@ from reconciler.web.outbound import Answer
 
 UID: Final = "uid"
 CONFIG: Final = "name of the ProviderConfig"
-_HELD: Final = "name of the ProviderConfig that lets it go"
+_GUARDED: Final = "name of the ProviderConfig that lets it go"
 CLAIM: Final = "the place of the claim"
 SOURCE: Final = "the place of the claim that it is of"
 INSTANCE: Final = "id of the instance"
@@ -46,7 +46,7 @@ class Informers(ClusterInformers):
         common: dict[str, Index] = {
             UID: lambda live: [manifest.uid_of(live)],
             CONFIG: lambda live: [config_name(live)],
-            _HELD: lambda live: [config_name(live)] if managed.is_held(live) else [],
+            _GUARDED: lambda live: [config_name(live)] if managed.has_finalizer(live) else [],
             CLAIM: lambda live: [composed_for(live)],
         }
         itself: dict[str, Index] = {INSTANCE: lambda live: [instance_id(live)]}
@@ -73,7 +73,7 @@ class Informers(ClusterInformers):
         """Return how many need a ProviderConfig: usages may go before their objects do."""
         views = (self.instances, self.bindings, self.backups, self.restores)
         used = len(self.usages.keys_by(CONFIG, name))
-        return max(used, sum(len(view.keys_by(_HELD, name)) for view in views))
+        return max(used, sum(len(view.keys_by(_GUARDED, name)) for view in views))
 
     def of_claim(self, view: Store, live: Manifest, name: str) -> tuple[Manifest | None, str]:
         """Return the object of a claim beside that of another object, or why there is not one."""
@@ -81,10 +81,10 @@ class Informers(ClusterInformers):
         found = [key for key in view.keys_by(CLAIM, ObjectKey(space, name)) if self._get(view, key)]
         if len(found) == 1:
             return self._get(view, found[0]), ""
-        what = f"{view.kind} of the claim {space}/{name}"
+        subject = f"{view.kind} of the claim {space}/{name}"
         if found:
-            return None, f"There are {len(found)} objects of kind {what}"
-        return None, f"There is no {what}"
+            return None, f"There are {len(found)} objects of kind {subject}"
+        return None, f"There is no {subject}"
 
     def _get(self, view: Store, key: ObjectKey) -> Manifest | None:
         return self._recents[view].get(*key)

@@ -55,7 +55,7 @@ class Seen(rules.OfBroker):
         return manifest.get_map(self.wanted, "parameters")
 
     @property
-    def held(self) -> Manifest:
+    def recorded(self) -> Manifest:
         return manifest.get_map(self.at_provider, "parameters")
 
     @property
@@ -89,8 +89,8 @@ class Seen(rules.OfBroker):
 
 def pending_of(live: Manifest) -> str | None:
     """Return the key of the operation of a ServiceInstance, None where none goes on."""
-    held = manifest.get(live, "status", "pendingOperation")
-    return held if isinstance(held, str) else None
+    key = manifest.get(live, "status", "pendingOperation")
+    return key if isinstance(key, str) else None
 
 
 def is_ready(live: Manifest) -> bool:
@@ -103,9 +103,9 @@ class Instances(Store[Seen]):
 
     failed, stopped = causes.NOT_USABLE, causes.UPDATE_REFUSED
 
-    def held(self, seen: Seen) -> Stated:
+    def present(self, seen: Seen) -> Stated:
         at = {name: one for name in _FIELDS if (one := seen.at_provider.get(name)) not in _UNSAID}
-        return Stated(at, seen.held_marks(keys.OSB_SENT, keys.OSB_ORIGIN), pending_of(seen.live))
+        return Stated(at, seen.marks(keys.OSB_SENT, keys.OSB_ORIGIN), pending_of(seen.live))
 
     def records(self, seen: Seen) -> tuple[Record, ...]:
         if not seen.service_id:
@@ -115,20 +115,20 @@ class Instances(Store[Seen]):
 
     def stated(self, seen: Seen, records: tuple[Record, ...]) -> Stated:
         if not records:
-            return self.held(seen)
-        one, held = max(records, key=lambda each: each.number), self.held(seen)
-        at = {**held.at, **_fields(seen, one)}
+            return self.present(seen)
+        one, old = max(records, key=lambda each: each.number), self.present(seen)
+        at = {**old.at, **_fields(seen, one)}
         if one.instance != seen.id:
             at.pop("createdAt", None)
         if one.state == record.PRESENT and any(
-            at.get(name) != held.at.get(name) for name in ("planId", "parameters", "provisionedAt")
+            at.get(name) != old.at.get(name) for name in ("planId", "parameters", "provisionedAt")
         ):
             at["updatedAt"] = format_time(seen.now)
-        marks = {**held.annotations, keys.OSB_SENT: _note(seen, one), keys.OSB_ORIGIN: one.origin}
+        marks = {**old.annotations, keys.OSB_SENT: _note(seen, one), keys.OSB_ORIGIN: one.origin}
         key = None if one.operation is None else one.operation.key
         pending = None if one.operation is None else "" if key is None else key.reveal()
         if pending is None and _is_leaving(seen, one) and seen.state != "deleting":
-            pending = held.pending  # until the DELETE is answered
+            pending = old.pending  # until the DELETE is answered
         return Stated(
             {name: value for name, value in at.items() if value not in _UNSAID},
             {name: mark for name, mark in marks.items() if mark},
@@ -147,7 +147,7 @@ class Instances(Store[Seen]):
 
     def view(self, seen: Seen, kept: Kept) -> InstanceView:
         wanted, service, plans = resolved(seen), seen.service_id, {"": seen.plan_id}
-        spec: dict[str, JSON] = {"plan": "", "parameters": rules.in_order(seen.held)}
+        spec: dict[str, JSON] = {"plan": "", "parameters": rules.in_order(seen.recorded)}
         is_there = seen.state in PROVISIONED
         if not isinstance(wanted, str) and not (is_there and not managed.may(seen.live, "Update")):
             service, plans = wanted[0].id, {wanted[1].name: wanted[1].id}
@@ -174,7 +174,7 @@ class Instances(Store[Seen]):
             return replace(of, parameters=seen.parameters or None)
         if not isinstance(call, messages.Update):
             return call
-        changed = rules.changed_parameters(seen.held, seen.parameters) or call.parameters
+        changed = rules.changed_parameters(seen.recorded, seen.parameters) or call.parameters
         previous = messages.Previous(seen.plan_id, organization, space)
         return replace(call, previous=previous, context=rules.context(seen), parameters=changed)
 
@@ -241,8 +241,8 @@ def _with_begun(seen: Seen) -> Record:
     closed = (record.FAILED if tries else record.REFUSED) if refused and not seen.is_polled else ""
     intent = Intent("Provision", seen.now, target, tries, closed, seen.offered)
     sent = record.Sent(seen.plan_id)  # nobody knows with which parameters
-    if seen.held or not seen.parameters:
-        sent = _sent(seen, seen.plan_id, seen.held)
+    if seen.recorded or not seen.parameters:
+        sent = _sent(seen, seen.plan_id, seen.recorded)
     match one.state:
         case record.LEAVING:
             return one
@@ -269,7 +269,7 @@ def _sent(seen: Seen, plan: str, parameters: Mapping[str, JSON]) -> record.Sent:
 
 
 def _parameters(seen: Seen, sent: record.Sent) -> dict[str, JSON]:
-    for one in (seen.held, manifest.get_map(seen.last, "parameters"), seen.parameters):
+    for one in (seen.recorded, manifest.get_map(seen.last, "parameters"), seen.parameters):
         if record.digest_of(seen.uid, rules.in_order(one)) == sent.digest:
             return dict(one)
     return {}
@@ -293,7 +293,7 @@ def _fields(seen: Seen, one: Record) -> dict[str, JSON]:
     if one.state != record.PRESENT or one.sent is None:
         return fields
     parameters = _parameters(seen, one.sent)
-    if parameters or seen.held or seen.state not in PROVISIONED:
+    if parameters or seen.recorded or seen.state not in PROVISIONED:
         fields["parameters"] = parameters
     if one.made_at is not None:
         fields["provisionedAt"] = format_time(one.made_at)
@@ -320,7 +320,7 @@ def _word(seen: Seen, one: Record) -> str:
 
 def _note(seen: Seen, one: Record) -> str:
     """Return what the annotation says of a record, "" where the status says all of it."""
-    last, held = seen.last, seen.annotations.get(keys.OSB_SENT, "")
+    last, note = seen.last, seen.annotations.get(keys.OSB_SENT, "")
     intent, target, closed = one.intent, one.sent, ""
     tries = 0 if seen.is_refused else manifest.get_int(last, "tries")  # of a finished operation
     if intent is not None:
@@ -345,4 +345,4 @@ def _note(seen: Seen, one: Record) -> str:
     is_failed = seen.state == "failed" and closed == record.FAILED and one.instance == seen.id
     is_kept = wanted == last or (is_failed and not seen.is_refused)
     stays = is_kept or not is_begun or _is_leaving(seen, one)
-    return held if stays else manifest.canonical(wanted).decode()
+    return note if stays else manifest.canonical(wanted).decode()

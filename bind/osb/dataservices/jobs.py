@@ -158,9 +158,9 @@ class Seen(managed.Seen):
 
 def number_of(kind: Kind, live: Manifest) -> int | None:
     """Return the number of a Backup or a Restore at the backup manager."""
-    held = manifest.get_int(live, "status", "atProvider", _WORDS[kind].number)
-    if held is not None:
-        return held
+    number = manifest.get_int(live, "status", "atProvider", _WORDS[kind].number)
+    if number is not None:
+        return number
     return _number(manifest.annotations_of(live).get(_WORDS[kind].annotation, ""))
 
 
@@ -215,8 +215,8 @@ def _next(seen: Seen) -> Step:  # noqa: PLR0911 - a state each
     problem = seen.hindrance if managed.may(seen.live, "Create") else managed.NO_CREATE
     if problem:
         return seen.failed(problem, CREATING, again=None)
-    if not (managed.is_held(seen.live) and manifest.covers(seen.at_provider, seen.ids)):
-        return seen.said(seen.ids, CREATING, step=managed.marked(seen, {}, holds=True))
+    if not (managed.has_finalizer(seen.live) and manifest.covers(seen.at_provider, seen.ids)):
+        return seen.report(seen.ids, CREATING, step=managed.marked(seen, {}, finalizer=True))
     return "mark"
 
 
@@ -289,7 +289,7 @@ def _named(seen: Seen, number: int) -> Decision:
     at: dict[str, JSON] = {names.number: number, names.state: "queued"}
     step = managed.marked(seen, {names.annotation: str(number)})
     note = Note("Created", f"The backup manager gave it the number {number}")
-    return seen.said(at, CREATING, managed.SUCCESS, again=_SOONEST, note=note, step=step)
+    return seen.report(at, CREATING, managed.SUCCESS, again=_SOONEST, note=note, step=step)
 
 
 def _observed(seen: Seen, job: JSON, state: str) -> Decision:
@@ -306,7 +306,7 @@ def _observed(seen: Seen, job: JSON, state: str) -> Decision:
     if seen.is_deleting:
         return _restore_leaving(seen, at, state)
     again = _poll(seen) if state in UNDER_WAY else rules.RESYNC
-    return seen.said(at, _ready(seen, state), managed.SUCCESS, again=again)
+    return seen.report(at, _ready(seen, state), managed.SUCCESS, again=again)
 
 
 def _poll(seen: Seen) -> timedelta:
@@ -336,7 +336,7 @@ def _restore_leaving(seen: Seen, at: dict[str, JSON], state: str) -> Decision:
     if state not in UNDER_WAY:
         return managed.released(seen, *_RESTORED)
     problem = managed.error(f"The restore is still {state}")
-    return seen.said(at, DELETING, problem, again=_poll(seen))
+    return seen.report(at, DELETING, problem, again=_poll(seen))
 
 
 def _lost(seen: Seen) -> Decision:

@@ -115,7 +115,7 @@ class Seen:
     def is_deleting(self) -> bool:
         return manifest.is_deleting(self.live)
 
-    def said(
+    def report(
         self,
         at_provider: Mapping[str, JSON],
         *stated: Condition,
@@ -169,7 +169,7 @@ class Seen:
         step: decision.Step | None = None,
     ) -> decision.Decision:
         """Return the decision to say what is wrong, and to look again."""
-        return self.said({}, *stated, error(message), again=again, note=note, step=step)
+        return self.report({}, *stated, error(message), again=again, note=note, step=step)
 
 
 def composed_for(live: Manifest) -> ObjectKey:
@@ -185,7 +185,7 @@ def composed_for(live: Manifest) -> ObjectKey:
     return ObjectKey(labels.get(keys.CLAIM_NAMESPACE, ""), labels.get(keys.CLAIM_NAME, ""))
 
 
-def is_held(live: Manifest) -> bool:
+def has_finalizer(live: Manifest) -> bool:
     """Return whether our finalizer is on an object, as it is before anything is asked."""
     return keys.MANAGED_RESOURCE in manifest.finalizers_of(live)
 
@@ -221,10 +221,10 @@ def is_paused(live: Manifest) -> bool:
 def framed(seen: Seen) -> decision.Decision | None:
     """Return what follows whatever the kind is; None where the kind decides."""
     if is_paused(seen.live):
-        return seen.said({}, _PAUSED)
-    if seen.is_deleting and not (is_held(seen.live) and deletes(seen.live)):
+        return seen.report({}, _PAUSED)
+    if seen.is_deleting and not (has_finalizer(seen.live) and deletes(seen.live)):
         stays = "The external resource of this object stays"
-        return released(seen, "Orphaned", stays) if is_held(seen.live) else decision.NOTHING
+        return released(seen, "Orphaned", stays) if has_finalizer(seen.live) else decision.NOTHING
     name = f"ProviderConfig {config_name(seen.live)}"
     if seen.config is None:
         return seen.failed(
@@ -247,11 +247,11 @@ def released(seen: Seen, reason: str, message: str) -> decision.Decision:
 
 
 def marked(
-    seen: Seen, changed: Mapping[str, JSON], *, holds: bool = False
+    seen: Seen, changed: Mapping[str, JSON], *, finalizer: bool = False
 ) -> decision.Patch | None:
     """Return the write of annotations, of which None takes one away; and of what `holds` it."""
     metadata: dict[str, JSON] = {}
-    if holds and not is_held(seen.live):
+    if finalizer and not has_finalizer(seen.live):
         metadata["finalizers"] = [*manifest.finalizers_of(seen.live), keys.MANAGED_RESOURCE]
         if keys.EXTERNAL_NAME not in seen.annotations:
             changed = {**changed, keys.EXTERNAL_NAME: manifest.name_of(seen.live)}

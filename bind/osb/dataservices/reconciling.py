@@ -27,7 +27,7 @@ from bind.osb.dataservices.configs import (
     instance_id,
     source_name,
 )
-from bind.osb.dataservices.managed import Seen, composed_for, config_name, is_held, is_paused
+from bind.osb.dataservices.managed import Seen, composed_for, config_name, has_finalizer, is_paused
 from bind.osb.dataservices.store import Kept, Store, Turn
 from bind.osb.informers import Places
 from bind.osb.metrics import BrokerMetrics
@@ -258,7 +258,7 @@ class ServiceInstances(_AtBroker[instances.Seen]):
         bound = [
             manifest.name_of(one)
             for one in self._common.informers.bindings.by(INSTANCE, instance_id(live))
-            if is_held(one)
+            if has_finalizer(one)
         ]
         return instances.Seen(live=live, bound=bound, **facts)
 

@@ -61,7 +61,7 @@ class OfBroker(Seen):
         """The digest of the catalogue, "" where it was never read."""
         return "" if self.catalogue is None else self.catalogue.digest
 
-    def held_marks(self, *names: str) -> dict[str, str]:
+    def marks(self, *names: str) -> dict[str, str]:
         return {name: self.annotations[name] for name in names if self.annotations.get(name)}
 
 
@@ -106,10 +106,10 @@ def read_json(text: str) -> Manifest | None:
     return object_of(text.encode(), most_memory=_MOST_MEMORY)
 
 
-def changed_parameters(held: Manifest, wanted: Manifest) -> dict[str, JSON]:
+def changed_parameters(sent: Manifest, wanted: Manifest) -> dict[str, JSON]:
     """Return whole parameters for an update, null for those that left; {} for no difference."""
-    gone = {key: None for key in held if key not in wanted}
-    is_same = manifest.canonical(in_order(held)) == manifest.canonical(in_order(wanted))
+    gone = {key: None for key in sent if key not in wanted}
+    is_same = manifest.canonical(in_order(sent)) == manifest.canonical(in_order(wanted))
     return {} if is_same else {**gone, **wanted}
 
 

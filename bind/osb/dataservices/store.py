@@ -74,7 +74,7 @@ class Store(ABC, Generic[S]):
     stopped: ClassVar[Cause]  # for which Synced alone is
 
     @abstractmethod
-    def held(self, seen: S) -> Stated:
+    def present(self, seen: S) -> Stated:
         """Return what an object holds of its records."""
 
     @abstractmethod
@@ -110,26 +110,26 @@ class Store(ABC, Generic[S]):
         framed = managed.framed(seen) or self.hindrance(seen)
         if framed is not None:
             return Turn(kept, framed)
-        kept, said = self.recalled(seen, kept), decisions.NOTHING
+        kept, result = self.recalled(seen, kept), decisions.NOTHING
         for _ in range(_MOST_STEPS):
             next_ = self.look(seen, kept)
-            kept, said = self._after(seen, kept, next_, said)
-            writes = self._writes(seen, kept, said)
+            kept, result = self._after(seen, kept, next_, result)
+            writes = self._writes(seen, kept, result)
             if next_.ask is not None and not writes:
                 ask = replace(next_.ask, call=self.call(seen, next_.ask.call))
                 return self._unsaid(seen, kept, ask)
-            if writes or said.again != SOON:
+            if writes or result.again != SOON:
                 break
-        return self._ends(seen, kept, said, None)
+        return self._ends(seen, kept, result, None)
 
     def recalled(self, seen: S, kept: Kept) -> Kept:
         """Return what is remembered, with the records that the object says."""
         if any(one.claim.uid != seen.uid for one in kept.records):
             kept = Kept()  # of another object with this name
-        if kept.stated == self.held(seen):
+        if kept.stated == self.present(seen):
             return kept
-        said = kept.conditions or self.conditions(seen.live)
-        return Kept(self.records(seen), None, kept.pauses, said)
+        known = kept.conditions or self.conditions(seen.live)
+        return Kept(self.records(seen), None, kept.pauses, known)
 
     def conditions(self, live: Manifest) -> tuple[Condition, ...]:
         """Return those of a claim that those of an object stand for, where they are False."""
@@ -145,22 +145,22 @@ class Store(ABC, Generic[S]):
         """Decide from the answer to a call."""
         kept = self.recalled(seen, kept)
         next_ = self.answer(seen, kept, ask, outcome)
-        kept, said = self._after(seen, kept, next_, decisions.NOTHING)
-        is_step = said.again == SOON and not self._writes(seen, kept, said)
-        turn = self._unsaid(seen, kept) if is_step else self._ends(seen, kept, said, outcome)
+        kept, result = self._after(seen, kept, next_, decisions.NOTHING)
+        is_step = result.again == SOON and not self._writes(seen, kept, result)
+        turn = self._unsaid(seen, kept) if is_step else self._ends(seen, kept, result, outcome)
         return replace(turn, reads_catalogue=next_.reads_catalogue)
 
     def _unsaid(self, seen: S, kept: Kept, ask: Ask | None = None) -> Turn:
         """Return a turn of memory alone: a call, or a step that leads to one at once."""
         again = SOON if ask is None else None
-        decision = decisions.Decision(again=again, sums_up=False)
-        return Turn(replace(kept, stated=self.held(seen)), decision, ask)
+        made = decisions.Decision(again=again, sums_up=False)
+        return Turn(replace(kept, stated=self.present(seen)), made, ask)
 
-    def _writes(self, seen: S, kept: Kept, said: decisions.Decision) -> bool:
-        return bool(said.tasks) or self.stated(seen, kept.records) != self.held(seen)
+    def _writes(self, seen: S, kept: Kept, made: decisions.Decision) -> bool:
+        return bool(made.tasks) or self.stated(seen, kept.records) != self.present(seen)
 
     def _after(
-        self, seen: S, kept: Kept, next_: Next, said: decisions.Decision
+        self, seen: S, kept: Kept, next_: Next, made: decisions.Decision
     ) -> tuple[Kept, decisions.Decision]:
         """Return what is remembered, and decided so far, after records were changed."""
         records = {one.id: one for one in kept.records}
@@ -171,22 +171,22 @@ class Store(ABC, Generic[S]):
         pauses = {**kept.pauses, **next_.pauses}
         kept = Kept(tuple(records.values()), kept.stated, pauses, stated)
         more = next_.decision if next_.ask is None else replace(next_.decision, again=SOON)
-        return kept, _joined(said, more, rest)
+        return kept, _joined(made, more, rest)
 
-    def _ends(self, seen: S, kept: Kept, said: decisions.Decision, outcome: Outcome | None) -> Turn:
-        if any(_is_lift(seen, one) for one in said.steps):
-            return Turn(Kept(), _released(seen, said))
-        before, after = self.held(seen), self.stated(seen, kept.records)
+    def _ends(self, seen: S, kept: Kept, made: decisions.Decision, outcome: Outcome | None) -> Turn:
+        if any(_is_lift(seen, one) for one in made.steps):
+            return Turn(Kept(), _released(seen, made))
+        before, after = self.present(seen), self.stated(seen, kept.records)
         at = _differing(before.at, after.at) | self.facts(seen, kept, outcome)
         others: dict[str, JSON] = {"pendingOperation": after.pending}
-        stated = conditions_of(seen, said, kept.conditions, outcome)
-        if not (stated or managed.is_held(seen.live)):
+        stated = conditions_of(seen, made, kept.conditions, outcome)
+        if not (stated or managed.has_finalizer(seen.live)):
             stated = [managed.CREATING]
-        decision = seen.said(at, *stated, again=said.again, others=others)
+        made = seen.report(at, *stated, again=made.again, others=others)
         marks = _differing(before.annotations, after.annotations)
-        step = managed.marked(seen, marks, holds=bool(kept.records) and not seen.is_deleting)
-        tasks = decisions.writes(*said.steps, step, failure=managed.WRITE_FAILED).tasks
-        return Turn(replace(kept, stated=after), replace(decision, tasks=tasks, notes=said.notes))
+        step = managed.marked(seen, marks, finalizer=bool(kept.records) and not seen.is_deleting)
+        tasks = decisions.writes(*made.steps, step, failure=managed.WRITE_FAILED).tasks
+        return Turn(replace(kept, stated=after), replace(made, tasks=tasks, notes=made.notes))
 
 
 def _differing(before: Mapping[str, JSON], after: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -213,26 +213,26 @@ def _is_written(records: dict[str, Record], step: decisions.Step, seen: rules.Of
     return True
 
 
-def _merged(held: Manifest, patch: Manifest) -> dict[str, JSON]:
+def _merged(before: Manifest, patch: Manifest) -> dict[str, JSON]:
     """Return what RFC 7386 makes of an object."""
-    after = dict(held)
+    after = dict(before)
     for key, value in patch.items():
         after[key] = value
         if isinstance(value, Mapping):
-            after[key] = _merged(manifest.get_map(held, key), value)
+            after[key] = _merged(manifest.get_map(before, key), value)
     return {key: value for key, value in after.items() if value is not None}
 
 
 def _joined(
-    said: decisions.Decision, more: decisions.Decision, rest: list[decisions.Step]
+    result: decisions.Decision, more: decisions.Decision, rest: list[decisions.Step]
 ) -> decisions.Decision:
     """Return two decisions as one, of which the later counts; `rest` are its writes."""
-    kept = (one for one in said.conditions if one.type not in {o.type for o in more.conditions})
+    kept = (one for one in result.conditions if one.type not in {o.type for o in more.conditions})
     return decisions.Decision(
-        tasks=(*said.tasks, *decisions.writes(*rest).tasks),
+        tasks=(*result.tasks, *decisions.writes(*rest).tasks),
         conditions=(*kept, *more.conditions),
-        fields={**said.fields, **more.fields},
-        notes=(*said.notes, *more.notes),
+        fields={**result.fields, **more.fields},
+        notes=(*result.notes, *more.notes),
         again=more.again,
     )
 
@@ -241,17 +241,17 @@ def _is_lift(seen: rules.OfBroker, step: decisions.Step) -> bool:
     return isinstance(step, decisions.Patch) and step.ref.kind == seen.kind
 
 
-def _released(seen: rules.OfBroker, said: decisions.Decision) -> decisions.Decision:
+def _released(seen: rules.OfBroker, result: decisions.Decision) -> decisions.Decision:
     """Let an object go, with what is to go before it."""
     lift = decisions.unfinalized(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
-    steps = [one for one in said.steps if not _is_lift(seen, one)]
-    decision = decisions.writes(*steps, lift, failure=managed.WRITE_FAILED)
-    return replace(decision, notes=said.notes, sums_up=False)
+    steps = [one for one in result.steps if not _is_lift(seen, one)]
+    result = decisions.writes(*steps, lift, failure=managed.WRITE_FAILED)
+    return replace(result, notes=result.notes, sums_up=False)
 
 
 def conditions_of(
     seen: rules.OfBroker,
-    said: decisions.Decision,
+    result: decisions.Decision,
     every: Iterable[Condition],
     outcome: Outcome | None,
 ) -> list[Condition]:
@@ -266,9 +266,9 @@ def conditions_of(
         case outcomes.Refused(word="unsupported"):
             problem = outcome.problem
     ready = None
-    for one in sorted(said.conditions, key=lambda each: each.type == causes.VALID):
+    for one in sorted(result.conditions, key=lambda each: each.type == causes.VALID):
         if one.type in (causes.PROVISIONED, causes.BOUND):
-            words = manifest.get_text(said.fields, "operation", "description")
+            words = manifest.get_text(result.fields, "operation", "description")
             ready = managed.AVAILABLE if one.status == conditions.TRUE else _unready(one, words)
         if one.type == causes.VALID and one.status == conditions.FALSE:
             ready = replace(managed.MISSING, message=one.message)
@@ -279,7 +279,7 @@ def conditions_of(
     problem = problem or next((one.message for one in lasting), "")
     if problem:
         return [*found, managed.error(problem)]
-    is_well = any(one.status == conditions.TRUE for one in said.conditions)
+    is_well = any(one.status == conditions.TRUE for one in result.conditions)
     # A condition that only waits does not show the result of the last call.
     return [*found, managed.SUCCESS] if is_well or outcome is not None else found
 

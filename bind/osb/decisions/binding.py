@@ -48,7 +48,7 @@ def look(view: views.InstanceView, binding: views.BindingView) -> views.Next:
 def urgency(view: views.InstanceView, binding: views.BindingView) -> int:
     """Return when a binding has its turn beside others: what goes on, what goes, all else."""
     now = view.now
-    if any(one.holds_turn(now) for one in binding.records):
+    if any(one.blocks(now) for one in binding.records):
         return GOING
     is_over = any(one.leave_at is not None and one.leave_at <= now for one in binding.records)
     is_leaving = any(one.state == record.LEAVING for one in binding.records)
@@ -98,7 +98,7 @@ def _leaves(seen: Seen) -> views.Next | None:
             return views.soon(step)
     over = [old for old in seen.older if old.leave_at is not None and old.leave_at <= seen.view.now]
     undone = (*over, *seen.lost)
-    going = [one for one in undone if not credentials.may_hold(seen.binding, one)]
+    going = [one for one in undone if not credentials.may_contain(seen.binding, one)]
     paused = [
         one for one in seen.leaving if one.intent is None or one.intent.since <= seen.view.now
     ]
@@ -160,8 +160,8 @@ def _kept(seen: Seen) -> views.Next:
         return numbers.begin(seen)
     decision = state.of(seen, true=_well(seen, current))
     # A crash may have kept the status from what only the broker's answer had.
-    said = manifest.get_text(seen.claim, "status", "bindingID")
-    is_unsaid = said != current.id or not manifest.get_map(seen.claim, "status", "binding")
+    noted = manifest.get_text(seen.claim, "status", "bindingID")
+    is_unsaid = noted != current.id or not manifest.get_map(seen.claim, "status", "binding")
     if is_unsaid and seen.is_retrievable and not seen.view.pause(current).misses:
         return fetch(seen, current, decision)
     repair = credentials.repaired(seen.binding, current)
@@ -303,7 +303,7 @@ def leave(seen: Seen) -> views.Next:
         is_forgotten = one.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_FORGET
         if is_forgotten or state.was_never_sent(one, seen.view.now):
             return moves.of(seen, one).gone()
-    if (reason := causes.hold(seen.view, seen.binding, undo="unbind")) is not None:
+    if (reason := causes.delete_blocker(seen.view, seen.binding, undo="unbind")) is not None:
         return views.Next(state.of(seen, false=[reason], again=causes.looked_at_again(reason[0])))
     for one in records:
         if one.state == record.LEAVING and one.is_open:
@@ -317,7 +317,7 @@ def next_to_leave(seen: Seen, records: tuple[Record, ...]) -> views.Next:
         intent = one.intent if one.state == record.LEAVING else None
         if intent is not None and intent.since > seen.view.now:
             continue
-        if seen.view.free or one.holds_turn(seen.view.now):
+        if seen.view.free or one.blocks(seen.view.now):
             # What the broker does for it meanwhile can still be asked for.
             begun = {} if one.operation is not None else {"intent": None}
             step = record.changed(one, state=record.LEAVING, **begun)

@@ -12,7 +12,7 @@ from bind.osb import engine
 from bind.osb.decisions import binding_numbers as numbers
 from bind.osb.decisions import binding_state as state
 from bind.osb.decisions import causes, credentials, record
-from bind.osb.decisions.binding_state import Seen, ends, is_held, is_still_bound
+from bind.osb.decisions.binding_state import Seen, ends, is_bound, is_still_bound
 from bind.osb.decisions.moves import Moves
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import CLOSED, SOON, Next, Pause, soon
@@ -111,7 +111,7 @@ class BindingMoves(Moves):
                 return self._missed(engine.MOST_READS)
             case Move.DONE | Move.UNREAD:
                 return self._unread()
-            case Move.MISSING if is_held(self.one):
+            case Move.MISSING if is_bound(self.one):
                 return self._vanished()
         rereads = move in (Move.UNPROVED, Move.MISSING)
         return replace(self._missed(self.pause.misses + 1), reads_catalogue=rereads)
@@ -148,7 +148,7 @@ class BindingMoves(Moves):
         """Return a record as it holds credentials; what was read once more is as old as before."""
         one = self.one
         target = one.sent or (one.intent.target if one.intent is not None else Sent(one.plan))
-        is_anew = not is_held(one)
+        is_anew = not is_bound(one)
         return replace(
             one,
             state=record.PRESENT,
@@ -185,7 +185,7 @@ class BindingMoves(Moves):
         decision = replace(
             state.of(seen.after(new), true=true, again=SOON),
             tasks=writes(*steps, failure=failure).tasks,
-            notes=(note,) if secret is not None or not is_held(self.one) else (),
+            notes=(note,) if secret is not None or not is_bound(self.one) else (),
         )
         return self.next(decision, pause=self._cleared)
 
@@ -221,7 +221,7 @@ class BindingMoves(Moves):
             return Note("SameCredentials", message, type="Warning")
         if is_rotated:
             return Note("Rotated", f"the Secret has the credentials of binding {one} now")
-        if is_held(self.one):
+        if is_bound(self.one):
             return Note("SecretRestored", f"credentials of binding {one} were read again")
         return Note("Bound", f"the Secret has the credentials of binding {one}")
 
@@ -254,16 +254,16 @@ class BindingMoves(Moves):
             decision, step, note=self._warning("Refused", problem), pause=self._cleared
         )
 
-    def _warning(self, what: str, problem: str) -> Note:
+    def _warning(self, ending: str, problem: str) -> Note:
         verb = "Bind" if self.seen.current is None else "Rotation"
-        return Note(f"{verb}{what}", problem, "Warning")
+        return Note(f"{verb}{ending}", problem, "Warning")
 
     def mitigated(self, problem: str, cause: Cause = causes.BIND_RETRIES) -> Next:
         """Have a binding undone of which nobody knows whether it is whole, unless it is in use."""
         seen, one = self.seen, self.one
         if credentials.is_named(seen.binding, one):
             return self._settled()
-        if credentials.may_hold(seen.binding, one):
+        if credentials.may_contain(seen.binding, one):
             return Next(state.of(seen, again=CLOSED))  # the Secret has to be read first
         message = f"{problem}; it is deleted at the broker before another try"
         decision, note = state.trouble(seen, cause, message), self._warning("Failed", problem)
@@ -335,9 +335,9 @@ def finished(seen: Seen, steps: tuple[Step, ...], notes: tuple[Note, ...]) -> Ne
     lift = unfinalized(seen.binding.cluster, kind, claim, keys.OSB) if is_going else None
     tasks = writes(credentials.removed(seen.binding), *steps, lift).tasks
     message = f"{seen.view.kind.kind} {seen.view.name} is being deleted, and its bindings with it"
-    said = [] if is_going else [(causes.INSTANCE_DELETED, message)]
+    problems = [] if is_going else [(causes.INSTANCE_DELETED, message)]
     after = replace(seen, current=None, candidate=None, older=())
-    decision = state.of(after, false=said, again=SOON if tasks else None)
+    decision = state.of(after, false=problems, again=SOON if tasks else None)
     return Next(replace(decision, notes=notes, tasks=tasks))
 
 

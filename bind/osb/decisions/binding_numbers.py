@@ -6,7 +6,7 @@ from typing import Final
 from bind.osb import engine
 from bind.osb.decisions import binding_state as state
 from bind.osb.decisions import causes, credentials, record
-from bind.osb.decisions.binding_state import Seen, circumstances, is_held, target
+from bind.osb.decisions.binding_state import Seen, circumstances, is_bound, target
 from bind.osb.decisions.record import Intent, Record
 from bind.osb.decisions.view import CLOSED, Next, begun, parameters_of, soon
 from reconciler.blueprints.offering import validation
@@ -21,7 +21,7 @@ _SLOW: Final = timedelta(hours=1)  # between rotations, after several failed in 
 
 def begin(seen: Seen) -> Next:
     """Have a record made of the next number, before the first call about it."""
-    if (waits := _held_back(seen)) is not None:
+    if (waits := _hindrance(seen)) is not None:
         return waits
     assert seen.view.broker is not None
     assert seen.view.current is not None
@@ -51,7 +51,7 @@ def retry(seen: Seen, candidate: Record) -> Next | None:
     intent = candidate.intent
     if intent is not None and not _is_worth_it(seen, intent):
         return None
-    if (waits := _held_back(seen)) is not None:
+    if (waits := _hindrance(seen)) is not None:
         return waits if seen.current is None else None
     instance = seen.view.current
     assert instance is not None
@@ -74,7 +74,7 @@ def _is_worth_it(seen: Seen, intent: Intent) -> bool:
     return bool(present) and present != intent.catalog
 
 
-def _held_back(seen: Seen) -> Next | None:
+def _hindrance(seen: Seen) -> Next | None:
     """Return what is said, or done first, where nothing may be begun now."""
     if (reason := not_ready(seen)) is not None:
         return Next(state.trouble(seen, *reason, again=CLOSED))
@@ -146,7 +146,7 @@ def further(seen: Seen, gone: Record) -> Record:
     on, slowly, because what expires has no other way.
     """
     base = -1 if seen.current is None else seen.current.number
-    pause = timedelta() if is_held(gone) or gone.made_at else engine.further(gone.number - base)
+    pause = timedelta() if is_bound(gone) or gone.made_at else engine.further(gone.number - base)
     is_last = pause is None and seen.current is None
     intent = Intent(
         "Bind",

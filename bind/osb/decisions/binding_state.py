@@ -42,17 +42,17 @@ N = TypeVar("N", bound=Numbers)
 def numbers_of(records: Iterable[Record], make: Callable[..., N], **more: object) -> N:
     """Return what each record of a binding is to it, beside what is known more."""
     rising = sorted(records, key=lambda one: one.number)
-    held = [one for one in rising if is_held(one)]
-    current = held[-1] if held else None
+    bound = [one for one in rising if is_bound(one)]
+    current = bound[-1] if bound else None
     asked = [
-        one for one in rising if one.state in (record.INTENDED, record.PRESENT) and not is_held(one)
+        one for one in rising if one.state in (record.INTENDED, record.PRESENT) and one not in bound
     ]
     top = asked[-1] if asked else None
     is_candidate = top is not None and (current is None or top.number > current.number)
     return make(
         current=current,
         candidate=top if is_candidate else None,
-        older=tuple(held[:-1]),
+        older=tuple(bound[:-1]),
         lost=tuple(asked[:-1] if is_candidate else asked),
         leaving=tuple(one for one in rising if one.state == record.LEAVING),
         **more,
@@ -94,7 +94,7 @@ def seen(view: InstanceView, binding: BindingView) -> Seen:
     return numbers_of(binding.records, Seen, view=view, binding=binding)
 
 
-def is_held(one: Record) -> bool:
+def is_bound(one: Record) -> bool:
     """Return whether credentials of a record were written into the Secret."""
     return one.state == record.PRESENT and one.sent is not None and bool(one.sent.secret)
 
@@ -294,8 +294,8 @@ def waiting(seen: Seen, problem: str, *, again: timedelta | None = None) -> Deci
 
 def _has_failed(seen: Seen) -> bool:
     """Return whether the condition says already why no credentials came, which is worth more."""
-    said = conditions.get(seen.claim, causes.BOUND)
-    return said is not None and said.severity in (conditions.WARNING, conditions.ERROR)
+    condition = conditions.get(seen.claim, causes.BOUND)
+    return condition is not None and condition.severity in (conditions.WARNING, conditions.ERROR)
 
 
 def begun(seen: Seen) -> Decision:
@@ -313,7 +313,7 @@ def after_failure(seen: Seen, new: Record) -> Decision:
         message = (
             f"{new.number} bindings failed and were deleted again, the last one as said before"
         )
-        said = conditions.get(seen.claim, causes.BOUND)
-        if said is not None and said.reason == causes.BIND_RETRIES.reason:
-            return of(seen, false=[(causes.BIND_FAILED, f"{message}: {said.message}")])
+        condition = conditions.get(seen.claim, causes.BOUND)
+        if condition is not None and condition.reason == causes.BIND_RETRIES.reason:
+            return of(seen, false=[(causes.BIND_FAILED, f"{message}: {condition.message}")])
     return of(seen)

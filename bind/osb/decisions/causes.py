@@ -52,7 +52,7 @@ NOT_DELETED: Final = Cause(DELETES_ALLOWED, WARNING, "NotDeleted")
 NO_BROKER_TO_DELETE: Final = Cause(DELETES_ALLOWED, ERROR, "NoServiceBroker")
 
 # Causes that only a person's action ends.
-HELD: Final = frozenset(
+BLOCKED: Final = frozenset(
     {
         *(NO_BROKER, NOT_OFFERED, INVALID, UPDATE_INVALID, PREDECESSOR),
         *(STILL_BOUND, MASS_DELETION, NO_BROKER_TO_DELETE),
@@ -99,8 +99,8 @@ SAME_CREDENTIALS: Final = Cause(ROTATED, WARNING, "SameCredentials")
 
 def undeleted(cause: Cause, live: Manifest, problem: str) -> tuple[Cause, str]:
     """Return what is said of a failed try that the broker does not delete: why it failed, too."""
-    said = conditions.get(live, cause.type)
-    words = "" if said is None else said.message.partition(_FAILS)[0]
+    condition = conditions.get(live, cause.type)
+    words = "" if condition is None else condition.message.partition(_FAILS)[0]
     return cause, f"{words}{_FAILS}{problem}"
 
 
@@ -141,7 +141,7 @@ def going(resource: str, config: str, undo: str) -> str:
     return f"CRD {resource} is being deleted; to {undo} all within an hour: {do}"
 
 
-def hold(
+def delete_blocker(
     view: InstanceView, of: InstanceView | BindingView, *, undo: str = "delete"
 ) -> tuple[Cause, str] | None:
     """Return why nothing is deleted at a broker for a claim; None where it may be."""

@@ -135,7 +135,7 @@ def state(binding: BindingView, current: Record | None) -> State:
     return KEPT if is_kept else EDITED
 
 
-def may_hold(binding: BindingView, record: Record) -> bool:
+def may_contain(binding: BindingView, record: Record) -> bool:
     """Return whether the Secret may have credentials of this binding: then it must stay."""
     if binding.secret is None:
         return binding.live is not None
@@ -193,8 +193,8 @@ def _modified(
 ) -> Patch | None:
     marks: dict[str, JSON] = {}
     for part in ("labels", "annotations"):
-        held, wanted = manifest.get_map(live, "metadata", part), manifest.get_map(metadata, part)
-        if not manifest.covers(held, wanted):
+        present, wanted = manifest.get_map(live, "metadata", part), manifest.get_map(metadata, part)
+        if not manifest.covers(present, wanted):
             marks[part] = wanted
     if data and not manifest.get_maps(live, "metadata", "ownerReferences"):
         marks["ownerReferences"] = metadata["ownerReferences"]
@@ -254,8 +254,8 @@ def due_at(
 
 def are_same(one: Record | None, other: Record) -> bool:
     """Return whether two bindings have the same credentials."""
-    held = one.sent.secret if one is not None and one.sent is not None else ""
-    return bool(held) and other.sent is not None and other.sent.secret == held
+    secret = one.sent.secret if one is not None and one.sent is not None else ""
+    return bool(secret) and other.sent is not None and other.sent.secret == secret
 
 
 def _before_end(current: Record, made_at: datetime) -> datetime | None:

@@ -34,10 +34,10 @@ def look(view: views.InstanceView) -> views.Next:  # noqa: PLR0911 - a row each
     if is_deleting(live):
         return _leave(view, live)
     if view.broker is None:
-        return _held(view, causes.NO_BROKER, causes.no_broker(view.records, view.kind.broker))
+        return _blocked(view, causes.NO_BROKER, causes.no_broker(view.records, view.kind.broker))
     if current is not None and view.broker.moved:
         cause = causes.MOVED if current.state == record.PRESENT else causes.PROVISION_MOVED
-        return _held(view, cause, view.broker.moved, state.READY)
+        return _blocked(view, cause, view.broker.moved, state.READY)
     if (patch := finalized(view.cluster, view.kind.kind, live, keys.OSB)) is not None:
         return views.soon(patch)
     if current is None:
@@ -90,7 +90,7 @@ def _take_over(view: views.InstanceView, live: Manifest) -> views.Next:
         "Deprovision to delete it at the broker, or Forget"
     )
     message = f"an earlier claim of this name left its instance at the broker; {advice}"
-    waits = _held(view, causes.PREDECESSOR, message)
+    waits = _blocked(view, causes.PREDECESSOR, message)
     follows = _unclaimed(view, view.others)
     return replace(follows, decision=Decision.merge((follows.decision, waits.decision)))
 
@@ -116,13 +116,13 @@ def _not_offered(view: views.InstanceView, target: Sent) -> views.Next | None:
     offering = view.offering
     if offering is None:
         message = f"the catalogue has no offering {view.kind.offering} any more"
-        return _held(view, causes.NOT_OFFERED, message)
+        return _blocked(view, causes.NOT_OFFERED, message)
     if not target.plan or offering.plan(target.plan) is None:
         assert view.live is not None
         message = f"offering {offering.name} has no plan {views.plan_name(view.live)!r} any more"
-        return _held(view, causes.NOT_OFFERED, message)
+        return _blocked(view, causes.NOT_OFFERED, message)
     if problem := state.invalid(view, target, None):
-        return _held(view, causes.INVALID, problem)
+        return _blocked(view, causes.INVALID, problem)
     if broker.closed:
         message = f"ServiceBroker {broker.spec.name}: {broker.closed}"
         return _waits(view, causes.PENDING, message)
@@ -186,13 +186,13 @@ def _change(view: views.InstanceView, current: Record, target: Sent) -> views.Ne
     assert view.live is not None
     if view.plan(target.plan) is None and view.broker.catalogue is not None:
         message = f"there is no plan {views.plan_name(view.live)!r} any more"
-        return _held(view, causes.UPDATE_NOT_OFFERED, message, state.READY)
+        return _blocked(view, causes.UPDATE_NOT_OFFERED, message, state.READY)
     if problem := state.invalid(view, target, current.sent):
-        return _held(view, causes.UPDATE_INVALID, problem, state.READY)
+        return _blocked(view, causes.UPDATE_INVALID, problem, state.READY)
     if not view.free or view.broker.closed:
         message = view.broker.closed or "another operation of this instance is in progress"
         again = views.CLOSED if view.broker.closed else None
-        return _held(view, causes.UPDATE_WAITS, message, state.READY, again)
+        return _blocked(view, causes.UPDATE_WAITS, message, state.READY, again)
     intent = Intent("Update", view.now, target)
     step = record.changed(current, intent=intent, asked=state.asked(view))
     return views.soon(step, begins=True)
@@ -226,8 +226,8 @@ def _leave(view: views.InstanceView, live: Manifest) -> views.Next:  # noqa: PLR
         return views.Next(_let_go(view, lift, keeps=False))
     if policy != RETAIN and current.state == record.PRESENT and current.is_open:
         return _end(view, current, views.deletion_of(live, view.now))
-    if (hold := _hold(view, policy)) is not None:
-        return _held(view, *hold, "Deleting", causes.looked_at_again(hold[0]))
+    if (reason := _delete_blocker(view, policy)) is not None:
+        return _blocked(view, *reason, "Deleting", causes.looked_at_again(reason[0]))
     if policy == RETAIN or _was_never_made(current):
         return views.Next(_let_go(view, lift, keeps=policy == RETAIN))
     for one in sorted(view.records, key=lambda each: each.number):
@@ -235,7 +235,7 @@ def _leave(view: views.InstanceView, live: Manifest) -> views.Next:  # noqa: PLR
             return InstanceMoves(view, one).remove()
     if not (view.free or current.is_open):
         message = "another operation of this instance is in progress"
-        return _held(view, causes.NOT_DELETED, message, "Deleting")
+        return _blocked(view, causes.NOT_DELETED, message, "Deleting")
     step = record.changed(current, state=record.LEAVING, intent=None, operation=None)
     return views.begun(current.id, step)
 
@@ -250,12 +250,12 @@ def _end(view: views.InstanceView, current: Record, deleted_at: datetime) -> vie
     return views.soon(record.changed(current, intent=None, operation=None))
 
 
-def _hold(view: views.InstanceView, policy: str) -> tuple[Cause, str] | None:
+def _delete_blocker(view: views.InstanceView, policy: str) -> tuple[Cause, str] | None:
     """Return why a claim's instance is not deleted now; None where it is."""
     if policy == RETAIN:
         return causes.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting)
-    if (hold := causes.hold(view, view)) is not None:
-        return hold
+    if (reason := causes.delete_blocker(view, view)) is not None:
+        return reason
     bound = [
         one
         for one in view.bindings
@@ -311,7 +311,7 @@ def _unclaimed(view: views.InstanceView, records: tuple[Record, ...]) -> views.N
     return views.Next()
 
 
-def _held(
+def _blocked(
     view: views.InstanceView,
     cause: Cause,
     message: str,
@@ -319,9 +319,9 @@ def _held(
     again: timedelta | None = None,
 ) -> views.Next:
     """Return what the status says where nothing is done now; `again`: until that is looked at."""
-    said = [(cause, message)]
-    return views.Next(state.of(view, view.current, phase=phase, false=said, again=again))
+    false = [(cause, message)]
+    return views.Next(state.of(view, view.current, phase=phase, false=false, again=again))
 
 
 def _waits(view: views.InstanceView, cause: Cause, message: str) -> views.Next:
-    return _held(view, cause, message, again=views.CLOSED)
+    return _blocked(view, cause, message, again=views.CLOSED)

@@ -195,13 +195,13 @@ class InstanceMoves(Moves):
     def _update_failed(self, outcome: Outcome, problem: str) -> views.Next:
         """Try an update again, as the broker says; what it left unusable is Provisioned no more."""
         one, intent = self.one, self.intent
-        said = outcome if isinstance(outcome, outcomes.Progress) else outcomes.Progress("failed")
+        last = outcome if isinstance(outcome, outcomes.Progress) else outcomes.Progress("failed")
         tries = intent.tries + 1
-        is_last = said.update_repeatable is False or tries >= engine.MOST_TRIES
+        is_last = last.update_repeatable is False or tries >= engine.MOST_TRIES
         closed = replace(intent, tries=tries, closed=record.FAILED if is_last else "")
         step = record.changed(one, intent=closed, operation=None)
         stated, phase = [(causes.UPDATE_FAILED, problem)], "Ready"
-        if said.instance_usable is False:
+        if last.instance_usable is False:
             stated, phase = [*stated, (causes.NOT_USABLE, problem)], "Failed"
         after = replace(one, intent=closed, operation=None)
         decision = state.of(self.view, after, phase=phase, false=stated)
@@ -299,8 +299,8 @@ class InstanceMoves(Moves):
             unknown = Sent(one.plan if one.sent is None else one.sent.plan)
             changed = replace(intent, target=target)
             return views.soon(record.changed(one, intent=changed, sent=unknown, asked=asked))
-        if self.wait(intent.since) is None and (held := self._held(intent, target)) is not None:
-            return held
+        if self.wait(intent.since) is None and (wait := self._invalid(intent, target)) is not None:
+            return wait
         ids = (one.instance, one.service, one.plan)
         call: messages.Call
         if is_update:
@@ -313,17 +313,16 @@ class InstanceMoves(Moves):
             call = self._provision(intent)
         return self.asks(decision, call, intent.since)
 
-    def _held(self, intent: Intent, target: Sent) -> views.Next | None:
+    def _invalid(self, intent: Intent, target: Sent) -> views.Next | None:
         """Hold what the plan refuses back, unless it may have been sent: then that is found out."""
         if intent.tries:
             return None
         sent, cause, phase = None, causes.INVALID, state.PENDING
         if intent.verb == "Update":
             sent, cause, phase = self.one.sent, causes.UPDATE_INVALID, state.READY
-        problem = state.invalid(self.view, target, sent)
-        said = [(cause, problem)]
-        held = state.of(self.view, self.one, phase=phase, false=said)
-        return views.Next(held) if problem else None
+        if not (problem := state.invalid(self.view, target, sent)):
+            return None
+        return views.Next(state.of(self.view, self.one, phase=phase, false=[(cause, problem)]))
 
     def remove(self) -> views.Next:
         """Have an instance deleted at the broker, until that is confirmed."""

@@ -129,8 +129,8 @@ def differences(view: InstanceView, sent: Sent, outcome: Done) -> tuple[str, ...
     if outcome.maintenance and sent.maintenance and outcome.maintenance != sent.maintenance:
         found.append("maintenanceVersion")
     salt = "" if view.live is None else uid_of(view.live)
-    said = outcome.parameters or {}
-    known = {name: record.digest_of(salt, said[name]) for name in sent.parameters if name in said}
+    echo = outcome.parameters or {}
+    known = {name: record.digest_of(salt, echo[name]) for name in sent.parameters if name in echo}
     found += [f"parameters.{name}" for name, has in known.items() if sent.parameters[name] != has]
     return tuple(sorted(found))
 
@@ -192,8 +192,8 @@ def begun(view: InstanceView, current: Record, intent: Intent) -> Decision:
     """Return the status while a call is on its way."""
     if intent.verb == "Update":
         return of(view, current, phase="Updating", false=[(causes.UPDATING, "it is being updated")])
-    said = conditions.get(view.live, causes.PROVISIONED)
-    if said is not None and said.reason in (causes.RETRYING.reason, causes.PROVISIONING.reason):
+    last = conditions.get(view.live, causes.PROVISIONED)
+    if last is not None and last.reason in (causes.RETRYING.reason, causes.PROVISIONING.reason):
         return of(view, current, phase="Provisioning")
     message = "the broker is asked for it"
     return of(view, current, phase="Provisioning", false=[(causes.PROVISIONING, message)])
@@ -231,8 +231,8 @@ def leaving(view: InstanceView, current: Record) -> Decision:
         return NOTHING
     if not is_deleting(view.live):
         return of(view, current, phase="Provisioning")
-    said = conditions.get(view.live, conditions.DELETES_ALLOWED)
-    has_failed = said is not None and said.reason == causes.NOT_DELETED.reason
+    last = conditions.get(view.live, conditions.DELETES_ALLOWED)
+    has_failed = last is not None and last.reason == causes.NOT_DELETED.reason
     return of(view, current, true=() if has_failed else (conditions.DELETES_ALLOWED,))
 
 
@@ -293,8 +293,8 @@ def again_later(view: InstanceView, new: Record) -> Decision:
     """Return the status before the next try, or after the last one."""
     intent = new.intent
     assert intent is not None
-    said = conditions.get(view.live, causes.PROVISIONED)
-    words = f": {said.message}" if said is not None and said.reason == "Retrying" else ""
+    last = conditions.get(view.live, causes.PROVISIONED)
+    words = f": {last.message}" if last is not None and last.reason == "Retrying" else ""
     if intent.closed:
         message = (
             f"{new.number} instances failed and were deleted again. klutch-osb tries again once "
@@ -314,5 +314,5 @@ def synced(view: InstanceView, current: Record, differing: Sequence[str]) -> Dec
             "with another text sends what the claim says"
         )
         return trouble(decision, conditions.false(causes.DRIFTED, message))
-    said = conditions.get(view.live, causes.IN_SYNC)
-    return decision if said is None else trouble(decision, conditions.true(causes.IN_SYNC))
+    last = conditions.get(view.live, causes.IN_SYNC)
+    return decision if last is None else trouble(decision, conditions.true(causes.IN_SYNC))

@@ -287,10 +287,10 @@ class Moves(ABC):
 
     def polled(self, outcome: Outcome, *, misses: int = 0) -> Next:
         """Ask again later how far an operation is; `misses` answers knew nothing of it."""
-        said = outcome if isinstance(outcome, outcomes.Progress) else outcomes.Progress("")
-        words = said.problem if said is outcome else f"progress unknown: {self.words(outcome)}"
+        last = outcome if isinstance(outcome, outcomes.Progress) else outcomes.Progress("")
+        words = last.problem if last is outcome else f"progress unknown: {self.words(outcome)}"
         one, count = self.one, self.pause.count + 1
-        wait = engine.poll(self.timing.poll, count, said.retry_after)
+        wait = engine.poll(self.timing.poll, count, last.retry_after)
         decision = self._at_work(one, words)
         if one.operation is not None and one.operation.deadline > self.now:
             wait = min(wait, one.operation.deadline - self.now)

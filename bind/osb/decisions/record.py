@@ -147,18 +147,18 @@ class Record:
         operation = self.operation
         return self.state == INTENDED and operation is not None and operation.deadline <= now
 
-    def holds_turn(self, now: datetime) -> bool:
+    def blocks(self, now: datetime) -> bool:
         """Whether others of its instance wait for it."""
         return self.is_open and not self.is_late(now)
 
     @property
     def is_unstamped(self) -> bool:
         """Whether its object is to say first of which broker, or of which term it is."""
-        said = manifest.get_map(self.live, "spec")
+        spec = manifest.get_map(self.live, "spec")
         stamps = {"brokerUID": self.broker_uid, "origin": self.origin}
         if self.state == INTENDED:
             stamps["term"] = self.term
-        return any(said.get(name, "") != stamp for name, stamp in stamps.items())
+        return any(spec.get(name, "") != stamp for name, stamp in stamps.items())
 
     @property
     def mark(self) -> Mapping[str, str]:
@@ -246,23 +246,23 @@ _TIMES: Final = {Intent: ("since",), Operation: ("since", "deadline")}
 _Reader: TypeAlias = Callable[[Manifest, str], Any]
 
 
-def _moment(said: Manifest, name: str) -> datetime | None:
-    return moment(manifest.get_text(said, name))
+def _moment(fields: Manifest, name: str) -> datetime | None:
+    return moment(manifest.get_text(fields, name))
 
 
 _READERS: Final[Mapping[Any, _Reader]] = {
     datetime: _moment,
     datetime | None: _moment,
-    int: lambda said, name: manifest.get_int(said, name) or 0,
-    Secret | None: lambda said, name: (
-        Secret(key) if (key := manifest.get_text(said, name)) else None
+    int: lambda fields, name: manifest.get_int(fields, name) or 0,
+    Secret | None: lambda fields, name: (
+        Secret(key) if (key := manifest.get_text(fields, name)) else None
     ),
     Mapping[str, str]: manifest.get_text_map,
-    Claim: lambda said, name: _part(Claim, manifest.get_map(said, name)),
-    Sent: lambda said, _: _part(Sent, said),  # an intent has its target beside the rest
-    Sent | None: lambda said, name: _part(Sent, manifest.get_map(said, name)),
-    Intent | None: lambda said, name: _part(Intent, manifest.get_map(said, name)),
-    Operation | None: lambda said, name: _part(Operation, manifest.get_map(said, name)),
+    Claim: lambda fields, name: _part(Claim, manifest.get_map(fields, name)),
+    Sent: lambda fields, _: _part(Sent, fields),  # an intent has its target beside the rest
+    Sent | None: lambda fields, name: _part(Sent, manifest.get_map(fields, name)),
+    Intent | None: lambda fields, name: _part(Intent, manifest.get_map(fields, name)),
+    Operation | None: lambda fields, name: _part(Operation, manifest.get_map(fields, name)),
 }
 
 
@@ -278,15 +278,15 @@ def _fields(of: Any) -> list[tuple[str, str, _Reader]]:
     return found
 
 
-def values_of(of: Any, said: Manifest) -> dict[str, Any]:
+def values_of(of: Any, fields: Manifest) -> dict[str, Any]:
     """Return what an object says of the fields of a dataclass."""
-    return {one: read(said, name) for one, name, read in _fields(of)}
+    return {one: read(fields, name) for one, name, read in _fields(of)}
 
 
-def _part(of: Any, said: Manifest) -> Any:
+def _part(of: Any, fields: Manifest) -> Any:
     """Return a value within another, None where that is absent; intents have a time."""
-    values = values_of(of, said) if said else {}
-    return None if not said or None in map(values.get, _TIMES.get(of, ())) else of(**values)
+    values = values_of(of, fields) if fields else {}
+    return None if not fields or None in map(values.get, _TIMES.get(of, ())) else of(**values)
 
 
 def _body(value: Any) -> dict[str, JSON]:

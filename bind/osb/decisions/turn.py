@@ -32,7 +32,7 @@ def look(view: InstanceView, *, calling: bool) -> list[Part]:
     `calling`: a call of this instance is on its way already.
     """
     records = [*view.records, *(each for binding in view.bindings for each in binding.records)]
-    view = replace(view, free=not any(record.holds_turn(view.now) for record in records))
+    view = replace(view, free=not any(record.blocks(view.now) for record in records))
     parts = []
     for _, binding, decide in sorted(_candidates(view), key=lambda each: each[0]):
         found = decide(view)
@@ -44,11 +44,11 @@ def look(view: InstanceView, *, calling: bool) -> list[Part]:
     return parts
 
 
-def is_held(parts: Iterable[Part]) -> bool:
+def is_blocked(parts: Iterable[Part]) -> bool:
     """Return whether a claim goes on only once somebody does something."""
     stated = (condition for part in parts for condition in part.next.decision.conditions)
     return any(
-        Cause(condition.type, condition.severity, condition.reason) in causes.HELD
+        Cause(condition.type, condition.severity, condition.reason) in causes.BLOCKED
         for condition in stated
     )
 

@@ -88,7 +88,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldSecret:
+class ReadSecret:
     """The Secret of a binding, as it was read. `data` is decoded in no log and no text."""
 
     live: Manifest | None = field(default=None, repr=False)
@@ -118,7 +118,7 @@ class BindingView:
     kind: GeneratedKind
     live: Manifest | None
     records: tuple[Record, ...] = ()
-    secret: HeldSecret | None = None
+    secret: ReadSecret | None = None
     crd_is_deleting: bool = False
     form: SecretForm | None = None
 

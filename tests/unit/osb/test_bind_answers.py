@@ -9,7 +9,7 @@ import pytest
 
 from bind.osb.decisions import record, turn
 from bind.osb.decisions.record import Verb as Asked
-from bind.osb.decisions.view import Ask, HeldSecret
+from bind.osb.decisions.view import Ask, ReadSecret
 from reconciler.blueprints.offering import messages
 from reconciler.blueprints.offering.outcomes import Accepted, Done, Gone, Outcome, Unknown
 from reconciler.core import manifest
@@ -342,7 +342,7 @@ def test_an_answer_for_which_nothing_waits_changes_nothing(
         intent=None if intent is None else record.Intent(intent, world.now, TARGET),
         operation=record.Operation(KEY, "p1", world.now, world.now) if works else None,
     )
-    secret = HeldSecret(world.live(SECRET, "web-creds"))
+    secret = ReadSecret(world.live(SECRET, "web-creds"))
     view = replace(view, records=(asked,), secret=secret)
     ask = Ask(asked.id, CALLS[call])
     next_ = turn.answered(replace(world.view(), bindings=(view,)), ask, outcome).next

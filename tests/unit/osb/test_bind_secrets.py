@@ -9,7 +9,7 @@ import pytest
 
 from bind.osb.decisions import credentials, turn
 from bind.osb.decisions import record as records_of
-from bind.osb.decisions.view import BindingView, HeldSecret
+from bind.osb.decisions.view import BindingView, ReadSecret
 from reconciler.api.osb import GeneratedKind
 from reconciler.core import keys, manifest
 from reconciler.core.refs import SECRET
@@ -35,7 +35,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def view(live: Any = None, **spec: Any) -> BindingView:
-    return BindingView(CLUSTER, KIND, {**CLAIM, "spec": spec}, (), HeldSecret(live))
+    return BindingView(CLUSTER, KIND, {**CLAIM, "spec": spec}, (), ReadSecret(live))
 
 
 def made(given: dict[str, Any], **spec: Any) -> manifest.Manifest:

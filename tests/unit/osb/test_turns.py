@@ -69,7 +69,7 @@ def test_nothing_is_sent_while_a_call_is_on_its_way():
 
 
 @pytest.mark.parametrize(
-    ("seen", "is_held"),
+    ("seen", "is_blocked"),
     [
         (view(claim(), THERE), False),
         (view(claim(), broker=None), True),
@@ -78,13 +78,13 @@ def test_nothing_is_sent_while_a_call_is_on_its_way():
         (view(claim(), held(record.INTENDED, intent=intent())), False),
     ],
 )
-def test_what_waits_for_people_is_counted(seen, is_held):
+def test_what_waits_for_people_is_counted(seen, is_blocked):
     parts = turn.look(seen, calling=False)
-    assert turn.is_held(parts) is is_held
+    assert turn.is_blocked(parts) is is_blocked
     registry = CollectorRegistry()
     metrics = BrokerMetrics(registry)
-    metrics.held("acme", "orders", is_held=turn.is_held(parts))
+    metrics.blocked("acme", "orders", is_blocked=turn.is_blocked(parts))
     count = registry.get_sample_value("klutch_osb_held", {"broker": "acme"}) or 0
-    assert count == is_held
-    metrics.held("acme", "orders", is_held=False)
+    assert count == is_blocked
+    metrics.blocked("acme", "orders", is_blocked=False)
     assert not registry.get_sample_value("klutch_osb_held", {"broker": "acme"})

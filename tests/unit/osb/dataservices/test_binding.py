@@ -189,7 +189,7 @@ STATES = [  # as the tree before wrote them, and the call that each of them has 
 def test_what_the_tree_before_wrote_goes_on(_, text, marks, call):
     of = live(text, marks, created=text is BOUND)
     known = seen(of)
-    assert BINDINGS.stated(known, BINDINGS.records(known)) == BINDINGS.held(known)
+    assert BINDINGS.stated(known, BINDINGS.records(known)) == BINDINGS.present(known)
     assert objects.sorts(process(of).call()) == objects.sorts(call)
 
 

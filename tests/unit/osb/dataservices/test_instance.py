@@ -243,7 +243,7 @@ STATES = [  # as the tree before wrote them, and the call that each of them has 
 def test_what_the_tree_before_wrote_goes_on(_, text, sent, call):
     of = live(text, sent=sent)
     known = seen(of)
-    assert INSTANCES.stated(known, INSTANCES.records(known)) == INSTANCES.held(known)
+    assert INSTANCES.stated(known, INSTANCES.records(known)) == INSTANCES.present(known)
     assert objects.sorts(process(of).call()) == objects.sorts(call)
 
 
