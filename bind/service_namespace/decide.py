@@ -252,9 +252,9 @@ def _kept_for(seen: Seen, live: Manifest, contents: Contents | None) -> tuple[st
     """Return the reason and the message of the Event where what is in it keeps it."""
     name = manifest.name_of(live)
     if contents is None or contents.hidden:
-        all_ = "what is in it" if contents is None else contents.hidden
+        kind = "what is in it" if contents is None else contents.hidden
         return "ContentsUnknown", (
-            f"Namespace {name} is kept: klutch-bind may not list {all_}, so it cannot tell whether "
+            f"Namespace {name} is kept: klutch-bind may not list {kind}, so it cannot tell whether "
             f"any of it carries {keys.RELEASED} or {keys.BOUND}. Grant it that right, or delete the"
             " Namespace if nobody needs its data"
         )

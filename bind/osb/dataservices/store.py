@@ -110,17 +110,17 @@ class Store(ABC, Generic[S]):
         framed = managed.framed(seen) or self.hindrance(seen)
         if framed is not None:
             return Turn(kept, framed)
-        kept, result = self.recalled(seen, kept), decisions.NOTHING
+        kept, made = self.recalled(seen, kept), decisions.NOTHING
         for _ in range(_MOST_STEPS):
             next_ = self.look(seen, kept)
-            kept, result = self._after(seen, kept, next_, result)
-            writes = self._writes(seen, kept, result)
+            kept, made = self._after(seen, kept, next_, made)
+            writes = self._writes(seen, kept, made)
             if next_.ask is not None and not writes:
                 ask = replace(next_.ask, call=self.call(seen, next_.ask.call))
                 return self._unsaid(seen, kept, ask)
-            if writes or result.again != SOON:
+            if writes or made.again != SOON:
                 break
-        return self._ends(seen, kept, result, None)
+        return self._ends(seen, kept, made, None)
 
     def recalled(self, seen: S, kept: Kept) -> Kept:
         """Return what is remembered, with the records that the object says."""
@@ -145,16 +145,16 @@ class Store(ABC, Generic[S]):
         """Decide from the answer to a call."""
         kept = self.recalled(seen, kept)
         next_ = self.answer(seen, kept, ask, outcome)
-        kept, result = self._after(seen, kept, next_, decisions.NOTHING)
-        is_step = result.again == SOON and not self._writes(seen, kept, result)
-        turn = self._unsaid(seen, kept) if is_step else self._ends(seen, kept, result, outcome)
+        kept, made = self._after(seen, kept, next_, decisions.NOTHING)
+        is_step = made.again == SOON and not self._writes(seen, kept, made)
+        turn = self._unsaid(seen, kept) if is_step else self._ends(seen, kept, made, outcome)
         return replace(turn, reads_catalogue=next_.reads_catalogue)
 
     def _unsaid(self, seen: S, kept: Kept, ask: Ask | None = None) -> Turn:
         """Return a turn of memory alone: a call, or a step that leads to one at once."""
         again = SOON if ask is None else None
-        made = decisions.Decision(again=again, sums_up=False)
-        return Turn(replace(kept, stated=self.present(seen)), made, ask)
+        decision = decisions.Decision(again=again, sums_up=False)
+        return Turn(replace(kept, stated=self.present(seen)), decision, ask)
 
     def _writes(self, seen: S, kept: Kept, made: decisions.Decision) -> bool:
         return bool(made.tasks) or self.stated(seen, kept.records) != self.present(seen)
@@ -182,11 +182,11 @@ class Store(ABC, Generic[S]):
         stated = conditions_of(seen, made, kept.conditions, outcome)
         if not (stated or managed.has_finalizer(seen.live)):
             stated = [managed.CREATING]
-        made = seen.report(at, *stated, again=made.again, others=others)
+        status = seen.report(at, *stated, again=made.again, others=others)
         marks = _differing(before.annotations, after.annotations)
         step = managed.marked(seen, marks, finalizer=bool(kept.records) and not seen.is_deleting)
         tasks = decisions.writes(*made.steps, step, failure=managed.WRITE_FAILED).tasks
-        return Turn(replace(kept, stated=after), replace(made, tasks=tasks, notes=made.notes))
+        return Turn(replace(kept, stated=after), replace(status, tasks=tasks, notes=made.notes))
 
 
 def _differing(before: Mapping[str, JSON], after: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -224,15 +224,15 @@ def _merged(before: Manifest, patch: Manifest) -> dict[str, JSON]:
 
 
 def _joined(
-    result: decisions.Decision, more: decisions.Decision, rest: list[decisions.Step]
+    made: decisions.Decision, more: decisions.Decision, rest: list[decisions.Step]
 ) -> decisions.Decision:
     """Return two decisions as one, of which the later counts; `rest` are its writes."""
-    kept = (one for one in result.conditions if one.type not in {o.type for o in more.conditions})
+    kept = (one for one in made.conditions if one.type not in {o.type for o in more.conditions})
     return decisions.Decision(
-        tasks=(*result.tasks, *decisions.writes(*rest).tasks),
+        tasks=(*made.tasks, *decisions.writes(*rest).tasks),
         conditions=(*kept, *more.conditions),
-        fields={**result.fields, **more.fields},
-        notes=(*result.notes, *more.notes),
+        fields={**made.fields, **more.fields},
+        notes=(*made.notes, *more.notes),
         again=more.again,
     )
 
@@ -241,23 +241,23 @@ def _is_lift(seen: rules.OfBroker, step: decisions.Step) -> bool:
     return isinstance(step, decisions.Patch) and step.ref.kind == seen.kind
 
 
-def _released(seen: rules.OfBroker, result: decisions.Decision) -> decisions.Decision:
+def _released(seen: rules.OfBroker, made: decisions.Decision) -> decisions.Decision:
     """Let an object go, with what is to go before it."""
     lift = decisions.unfinalized(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
-    steps = [one for one in result.steps if not _is_lift(seen, one)]
-    result = decisions.writes(*steps, lift, failure=managed.WRITE_FAILED)
-    return replace(result, notes=result.notes, sums_up=False)
+    steps = [one for one in made.steps if not _is_lift(seen, one)]
+    decision = decisions.writes(*steps, lift, failure=managed.WRITE_FAILED)
+    return replace(decision, notes=made.notes, sums_up=False)
 
 
 def conditions_of(
     seen: rules.OfBroker,
-    result: decisions.Decision,
+    made: decisions.Decision,
     every: Iterable[Condition],
     outcome: Outcome | None,
 ) -> list[Condition]:
     """Return Ready and Synced, as far as they follow.
 
-    `said` are the conditions that a claim would get now, `every` are all that it would have.
+    `made` are the conditions that a claim would get now, `every` are all that it would have.
     """
     problem = ""
     match outcome:
@@ -266,9 +266,9 @@ def conditions_of(
         case outcomes.Refused(word="unsupported"):
             problem = outcome.problem
     ready = None
-    for one in sorted(result.conditions, key=lambda each: each.type == causes.VALID):
+    for one in sorted(made.conditions, key=lambda each: each.type == causes.VALID):
         if one.type in (causes.PROVISIONED, causes.BOUND):
-            words = manifest.get_text(result.fields, "operation", "description")
+            words = manifest.get_text(made.fields, "operation", "description")
             ready = managed.AVAILABLE if one.status == conditions.TRUE else _unready(one, words)
         if one.type == causes.VALID and one.status == conditions.FALSE:
             ready = replace(managed.MISSING, message=one.message)
@@ -279,7 +279,7 @@ def conditions_of(
     problem = problem or next((one.message for one in lasting), "")
     if problem:
         return [*found, managed.error(problem)]
-    is_well = any(one.status == conditions.TRUE for one in result.conditions)
+    is_well = any(one.status == conditions.TRUE for one in made.conditions)
     # A condition that only waits does not show the result of the last call.
     return [*found, managed.SUCCESS] if is_well or outcome is not None else found
 

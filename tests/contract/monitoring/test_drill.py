@@ -191,7 +191,7 @@ def troubles(place):
     place.stopped |= {"eu", "ap"}
     place.agent.beat_at = time.time() - 700
     place.agent.konnector.orphans("databases", 2)
-    place.trouble += [lambda: eu.round(held), lambda: place.agent.konnector.held("delete")]
+    place.trouble += [lambda: eu.round(held), lambda: place.agent.konnector.blocked_write("delete")]
 
 
 async def test_each_alert_fires_when_its_trouble_comes(place):
@@ -226,7 +226,7 @@ def happens_once(place):
     for counter in place.agent.audit.counters:
         counter.labels(*(["x"] * len(counter._labelnames))).inc()
     place.agent.brokers.broker("broker", up=True, records=[])
-    place.agent.brokers.held("broker", "claim", is_held=True)
+    place.agent.brokers.blocked("broker", "claim", is_blocked=True)
 
 
 async def test_each_query_of_rules_and_dashboards_finds_something(place):
