@@ -137,7 +137,7 @@ class SyncContext:
         """
         mapping = self.mappings.get(app_namespace)
         ref = Ref(self.agent.app.name, NAMESPACE, "", app_namespace)
-        if mapping and namespace_decide.is_held(mapping, await self.agent.looks.metadata(ref)):
+        if mapping and namespace_decide.is_unproven(mapping, await self.agent.looks.metadata(ref)):
             raise Early(SOON)
 
     def now(self) -> datetime:
@@ -165,7 +165,7 @@ class Troubles:
     """The troubles for developers, by export or claimed resource and by object."""
 
     def __init__(self) -> None:
-        self._said: dict[str, dict[str, str]] = {}
+        self._problems: dict[str, dict[str, str]] = {}
         self._on_change: Callable[[str], None] = lambda _: None
 
     def follow(self, on_change: Callable[[str], None]) -> None:
@@ -178,18 +178,18 @@ class Troubles:
 
     def of(self, resource: str) -> dict[str, str]:
         """Return what is wrong, as a sentence for each object."""
-        return self._said.get(resource, {})
+        return self._problems.get(resource, {})
 
-    def say(self, resource: str, about: str, what: str) -> None:
+    def report(self, resource: str, about: str, problem: str) -> None:
         """Note what is wrong with one object; "" for nothing any more."""
-        said = self._said.setdefault(resource, {})
-        troubled = bool(said)
-        if what:
-            said[about] = what
+        problems = self._problems.setdefault(resource, {})
+        troubled = bool(problems)
+        if problem:
+            problems[about] = problem
         else:
-            said.pop(about, None)
-        if bool(said) != troubled:
+            problems.pop(about, None)
+        if bool(problems) != troubled:
             self._on_change(resource)
 
     def forget(self, resource: str) -> None:
-        self._said.pop(resource, None)
+        self._problems.pop(resource, None)

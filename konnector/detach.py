@@ -64,7 +64,7 @@ async def run(
     async with KubeCluster(way, agent="konnector-detach") as app:
         await _refuse_beside_another(app)
         count = 0
-        async for kind, live in _held(app, asked.bindings):
+        async for kind, live in _kept(app, asked.bindings):
             count += 1
             if asked.force:
                 await _let_go(app, kind, live)
@@ -90,7 +90,7 @@ async def _refuse_beside_another(app: Cluster) -> None:
             )
 
 
-async def _held(app: Cluster, bindings: Sequence[str]) -> AsyncIterator[tuple[Kind, Manifest]]:
+async def _kept(app: Cluster, bindings: Sequence[str]) -> AsyncIterator[tuple[Kind, Manifest]]:
     """Yield what a konnector holds or has marked: instances first, then their bindings."""
     served = await app.get(Ref(app.name, CRD, "", API_SERVICE_BINDING.resource))
     if served is None:

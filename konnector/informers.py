@@ -131,10 +131,10 @@ class Mappings:
     def get(self, app_namespace: str) -> Manifest | None:
         return self._mappings.get(self._space, app_namespace)
 
-    def is_held(self, app_namespace: str) -> bool:
+    def is_unproven(self, app_namespace: str) -> bool:
         """Return whether an app namespace is not known to be the one that was mapped."""
         live = self._namespaces.get("", app_namespace)
-        return namespace_decide.is_held(self.get(app_namespace), live)
+        return namespace_decide.is_unproven(self.get(app_namespace), live)
 
     def is_behind(self, app_namespace: str, live: Manifest | None) -> bool:
         """Return whether the view shows another app namespace than the one that `live` is in.

@@ -189,7 +189,7 @@ class PairedSync(TaskSupervisor):
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Sync one name in one app namespace, unless nothing may go down, up or away there."""
         try:
-            if self.link.guards.mismatch() or self.link.mappings.is_held(place.namespace):
+            if self.link.guards.mismatch() or self.link.mappings.is_unproven(place.namespace):
                 self.drop_event(place)
                 return HELD
             if (live := self.here.get(*place)) and self.link.mappings.is_behind(
@@ -210,7 +210,7 @@ class PairedSync(TaskSupervisor):
         side = error.cluster.replace("-", " ")
         why = f"Not synced: in the {side}, {error.ref.object} is too large"
         self.record(about, Note("TooLarge", why, "Warning"))
-        self.say(place, str(error))
+        self.report(place, str(error))
         return HELD
 
     @abstractmethod
@@ -273,7 +273,7 @@ class PairedSync(TaskSupervisor):
         agent.runtime.recorder.record(ref_of(agent.app.name, kind, about), about, note)
 
     @abstractmethod
-    def say(self, place: ObjectKey, what: str) -> None:
+    def report(self, place: ObjectKey, problem: str) -> None:
         """Have the binding report what is wrong with an object; "" for nothing any more."""
 
     async def write(
@@ -295,11 +295,11 @@ class PairedSync(TaskSupervisor):
                 side = error.cluster.replace("-", " ")
                 denied = f"The {side} refused to {error.call}: {error.message}"
                 self.record(about, Note("SyncDenied", denied, "Warning"))
-                self.say(place, str(error))
+                self.report(place, str(error))
             elif self.waited(place) >= NOTED_AFTER:
                 self.record(about, Note("SyncWaiting", f"Not synced yet: {error}", "Warning"))
             raise
-        self.say(place, "")
+        self.report(place, "")
         began, ways = self._events.pop(place, None), [*directions(decision)]
         if began is None or not ways:
             return None

@@ -65,18 +65,18 @@ async def serve(
     connected = program.connected(
         settings, environ, home, name=name, agent=_AGENT, concurrency=_IN_FLIGHT
     )
-    async with connected as (_, home_cluster, leases), AsyncExitStack() as opened:
+    async with connected as (_, own_cluster, leases), AsyncExitStack() as opened:
         opened.enter_context(tracing.exported(environ, _AGENT))
         clock = SystemClock()
         reach = _connect(settings)
-        found = await unless(stop, _found(mode, home_cluster, reach, opened, clock))
+        found = await unless(stop, _found(mode, own_cluster, reach, opened, clock))
         if found is None:
             return
         make = partial(
             wired,
             settings,
-            home_cluster,
-            found.app or home_cluster,
+            own_cluster,
+            found.app or own_cluster,
             leases=leases,
             kind=found.kind,
             clock=clock,

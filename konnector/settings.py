@@ -96,10 +96,10 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
 
 
 def _networks(given: argparse.Namespace, environ: Mapping[str, str]) -> Networks:
-    said = networks.of_flags(
+    stated = networks.of_flags(
         given.allow_networks, given.deny_networks, in_cluster=networks.IN_CLUSTER in environ
     )
-    return replace(said, beside=networks.of_environment(environ))
+    return replace(stated, beside=networks.of_environment(environ))
 
 
 _OF_THE_MODE: Final = (_SECRET_NAME, _SECRET_NAMESPACE, _SECRET_KEY, _SPACE)

@@ -11,7 +11,7 @@ from konnector.binding import crd, decide, drain, release
 from konnector.binding.decide import Seen
 from konnector.binding.release import key_of
 from konnector.claim import copies
-from konnector.claim.copies import Pair, Say
+from konnector.claim.copies import InstanceTerms, Pair
 from konnector.context import AgentContext
 from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import judge
@@ -75,7 +75,7 @@ class Bindings:
         self._withdrawn: dict[ObjectKey, float] = {}  # since when; infinite once it is reported
         self._last: dict[ObjectKey, Manifest] = {}  # what was served, until that is undone
         # The uids of a binding, and of the CRD that it owned.
-        self._held: dict[ObjectKey, tuple[str, str]] = {}
+        self._owned: dict[ObjectKey, tuple[str, str]] = {}
 
     def serve_with(self, providers: AnyProviders) -> None:
         """Set the providers that serve the bindings. They call the bindings, so they come later."""
@@ -149,14 +149,14 @@ class Bindings:
             return await self._let_go(live, provider)
         seen = await self._look(live, judged, provider)
         if seen.crd is not None and seen.plan is not None and seen.plan.standing == "ours":
-            self._held[key] = manifest.uid_of(live), manifest.uid_of(seen.crd)
+            self._owned[key] = manifest.uid_of(live), manifest.uid_of(seen.crd)
         await self._sync(provider, live, seen)
         await self._report_withdrawal(key, seen)
         marked = drain.Seen(cluster=self._cluster.name, binding=live, kind=self._kind)
         marking = drain.decide(marked, now=self._context.clock.now())
-        said = decide.decide(seen)
-        tasks = () if seen.mismatch else (*marking.tasks, *said.tasks)
-        await self._write(live, replace(said, tasks=tasks), provider)
+        decision = decide.decide(seen)
+        tasks = () if seen.mismatch else (*marking.tasks, *decision.tasks)
+        await self._write(live, replace(decision, tasks=tasks), provider)
         well = provider is not None and provider.serving is not None and not seen.claim_problems
         return _LOOK if well else _WAIT
 
@@ -174,7 +174,7 @@ class Bindings:
         """Undo what is to be undone before a binding goes, with its sync ended."""
         if _mismatch(provider):
             return _LOOK
-        if drain.is_held(live):
+        if drain.waits(live):
             del self._last[key_of(live)]
         seen, follows = await self._left(live, provider), NOTHING
         if provider is not None and not drain.syncs(seen):
@@ -186,10 +186,10 @@ class Bindings:
             look = await self._look(undeleted, self._judged(live), provider)
             await self._sync(provider, live, look)
             follows = decide.decide(look) if look.crd is not None else NOTHING
-        said = drain.decide(seen, now=self._context.clock.now())
-        decision = replace(said, tasks=(*follows.tasks, *said.tasks))
-        release.report(self._context, said, seen.instances)
-        if drain.is_over(seen, said):
+        end = drain.decide(seen, now=self._context.clock.now())
+        decision = replace(end, tasks=(*follows.tasks, *end.tasks))
+        release.report(self._context, end, seen.instances)
+        if drain.is_over(seen, end):
             await release.warn(self._context, drain.unserved(seen.crd))
         await self._write(live, decision, provider)
         return decision.again
@@ -200,8 +200,8 @@ class Bindings:
         return await release.look(self._cluster, self._view, live, provider, has_namesake=double)
 
     def _judged(self, live: Manifest) -> Judged:
-        held = self.secrets.object(judge.place(live))
-        return judge.judge(live, held, control_plane_mode=self._context.control_plane_mode)
+        secret = self.secrets.object(judge.place(live))
+        return judge.judge(live, secret, control_plane_mode=self._context.control_plane_mode)
 
     async def _gone(self, key: ObjectKey) -> timedelta | None:
         """End the sync, have that told, and then let the provider go, and the Secret with it."""
@@ -216,7 +216,7 @@ class Bindings:
                 return _SOON
         for one in (self._gone_since, self._withdrawn, self._last):
             one.pop(key, None)
-        self._held.pop(key, None)
+        self._owned.pop(key, None)
         await self._providers.leave(key)
         self.secrets.need(key, ())
         return None
@@ -268,14 +268,14 @@ class Bindings:
     async def _look(self, live: Manifest, judged: Judged, provider: Provider | None) -> Seen:
         name = manifest.name_of(live)
         shown = None if provider is None else provider.shown(name)
-        owner, held_crd = self._held.get(key_of(live), ("", ""))
+        owner, owned_crd = self._owned.get(key_of(live), ("", ""))
         seen = Seen(
             binding=live,
             judged=judged,
             provider=shown,
             crd=await self._context.bodies.get("", name),
             live_uids=frozenset(manifest.uid_of(one) for one in self._view.all()),
-            held_crd=held_crd if owner == manifest.uid_of(live) else "",
+            owned_crd=owned_crd if owner == manifest.uid_of(live) else "",
             space_uid="" if provider is None else provider.guardian.space_uid,
             control_plane_mode=self._context.control_plane_mode,
             unowned=await self._is_unowned(),
@@ -284,9 +284,9 @@ class Bindings:
             orphans="" if provider is None else provider.orphans(name),
             mismatch=_mismatch(provider),
         )
-        if seen.plan is None or not seen.plan.held:
+        if seen.plan is None or not seen.plan.kept_version:
             return seen
-        return replace(seen, unclaimed=await self._is_unclaimed(seen, seen.plan.held))
+        return replace(seen, unclaimed=await self._is_unclaimed(seen, seen.plan.kept_version))
 
     async def _is_unclaimed(self, seen: Seen, version: str) -> bool:
         kind = api.kind_of(seen.crd or {}, version)
@@ -315,14 +315,14 @@ class Bindings:
                 self._context.runtime.recorder.docs,
                 provider.guardian.lives,
             )
-            say = Say(
+            terms = InstanceTerms(
                 recreates=manifest.annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,
                 drains=manifest.is_deleting(live),
                 withdrawn=manifest.annotations_of(seen.export or {}).get(keys.WITHDRAWN, ""),
                 few=mass_loss_rules.few_of(live),
             )
             rules = permission_claim_rules.rules_of(live, seen.export).rules
-            wanted = Wanted(key_of(live), pair, rules, say)
+            wanted = Wanted(key_of(live), pair, rules, terms)
         await provider.want(key_of(live), wanted)
 
     async def _write(self, live: Manifest, decision: Decision, provider: Provider | None) -> None:
@@ -341,10 +341,10 @@ class Bindings:
         return manifest.get_text(served, "spec", "scope") == "Cluster"
 
     def _claim_problems(self, live: Manifest, provider: Provider | None) -> Sequence[str]:
-        said = list(permission_claim_rules.rules_of(live).unsupported)
+        problems = list(permission_claim_rules.rules_of(live).unsupported)
         if provider is not None and provider.serving is not None:
-            said += provider.serving.syncs.problems(manifest.name_of(live))
-        return said
+            problems += provider.serving.syncs.problems(manifest.name_of(live))
+        return problems
 
     def _crd_changed(self, crd_key: ObjectKey) -> None:
         for key in self._view.keys_by(NAME, crd_key.name):
@@ -361,4 +361,4 @@ def _refusals(name: str, provider: Provider | None) -> Sequence[str]:
     if provider is None or provider.serving is None:
         return ()
     troubles = provider.serving.link.troubles.of(name)
-    return [f"{about}: {what}" for about, what in sorted(troubles.items())]
+    return [f"{about}: {problem}" for about, problem in sorted(troubles.items())]

@@ -45,7 +45,7 @@ class Owner:
     binding: Manifest = field(repr=False)
     live: Set[str] = frozenset()
     space_uid: str = ""
-    held: str = ""
+    owned_crd: str = ""
     marks: bool = False
     referenced: bool = True
 
@@ -66,7 +66,7 @@ class Plan:
     standing: Standing
     step: Create | Patch | None = None
     same_spec: bool = False
-    held: str = ""
+    kept_version: str = ""
 
 
 def plan(export: Manifest, live: Manifest | None, owner: Owner, *, unclaimed: bool = False) -> Plan:
@@ -80,17 +80,17 @@ def plan(export: Manifest, live: Manifest | None, owner: Owner, *, unclaimed: bo
         return Plan(standing, Create(CRD, wanted(export, owner), APP_CLUSTER))
     if standing == "foreign":
         return Plan(standing)
-    held = "" if unclaimed or _is_confirmed(export, owner) else replaced_version(export, live)
-    change = {} if held else _spec_change(manifest.get_map(live, "spec"), spec(export, live))
+    kept = "" if unclaimed or _is_confirmed(export, owner) else replaced_version(export, live)
+    change = {} if kept else _spec_change(manifest.get_map(live, "spec"), spec(export, live))
     marks = _marks_change(live, owner, _notes(export, owner))
-    same = not (change or held)
+    same = not (change or kept)
     if manifest.is_deleting(live) or not (change or marks):
-        return Plan(standing, same_spec=same, held=held)
+        return Plan(standing, same_spec=same, kept_version=kept)
     body: dict[str, JSON] = {"metadata": {**preconditions_of(live), **marks}}
     if change:
         body["spec"] = change
     step = Patch(manifest.ref_of(APP_CLUSTER, CRD, live), body)
-    return Plan(standing, step, same_spec=same, held=held)
+    return Plan(standing, step, same_spec=same, kept_version=kept)
 
 
 def replaced_version(export: Manifest, live: Manifest) -> str:
@@ -144,11 +144,11 @@ def spec(export: Manifest, live: Manifest | None = None) -> Manifest:
 
     `live` is the CRD that is to say so: versions that it may hold objects in stay, unserved.
     """
-    said = manifest.get_map(export, "spec")
-    names = crd_form.filled(manifest.get_map(said, "names"), manifest.get_map(said, "names"))
-    versions = [_version(one) for one in manifest.get_maps(said, "versions")]
+    stated = manifest.get_map(export, "spec")
+    names = crd_form.filled(manifest.get_map(stated, "names"), manifest.get_map(stated, "names"))
+    versions = [_version(one) for one in manifest.get_maps(stated, "versions")]
     kept = _kept(live or {}, {manifest.get_text(one, "name") for one in versions})
-    spec_of_crd = {key: said.get(key) for key in _OF_SPEC}
+    spec_of_crd = {key: stated.get(key) for key in _OF_SPEC}
     return {**spec_of_crd, "names": names, "versions": [*versions, *kept]}
 
 
@@ -165,8 +165,8 @@ def problem(export: Manifest) -> str:
         return f"APIServiceExport {name} serves no version."
     for version in versions:
         if not manifest.get_map(version, "schema", "openAPIV3Schema"):
-            what = manifest.get_text(version, "name")
-            return f"APIServiceExport {name}: version {what} has no schema."
+            version_name = manifest.get_text(version, "name")
+            return f"APIServiceExport {name}: version {version_name} has no schema."
     return ""
 
 
@@ -208,11 +208,11 @@ def instance_kind(export: Manifest, live: Manifest | None = None) -> Kind:
     return api.kind_of(export, synced_version(export, live))
 
 
-def has_status(said: Manifest, version: str) -> bool:
+def has_status(served: Manifest, version: str) -> bool:
     """Return whether instances have /status in a version (H13), as an export or a CRD has it."""
     return any(
         manifest.get(one, "subresources", "status") is not None
-        for one in manifest.get_maps(said, "spec", "versions")
+        for one in manifest.get_maps(served, "spec", "versions")
         if manifest.get_text(one, "name") == version
     )
 
@@ -278,7 +278,7 @@ def _standing(live: Manifest | None, owner: Owner) -> Standing:
         return "ours"
     if _is_of_another_space(live, owner):
         return "foreign"
-    taken = manifest.uid_of(live) == owner.held
+    taken = manifest.uid_of(live) == owner.owned_crd
     # A binding that goes with `propagationPolicy: Orphan` takes its ownerReference along.
     left = not uids & owner.live if uids else claim_status.is_unserved(live)
     return "left" if left and not taken else "foreign"
@@ -309,8 +309,8 @@ def _marks_change(live: Manifest, owner: Owner, notes: Mapping[str, str]) -> dic
         one for one in manifest.get_list(live, "metadata", "ownerReferences") if one not in of_name
     ]
     change: dict[str, JSON] = {}
-    held = manifest.annotations_of(live)
-    if missing := {key: value for key, value in notes.items() if held.get(key) != value}:
+    present = manifest.annotations_of(live)
+    if missing := {key: value for key, value in notes.items() if present.get(key) != value}:
         change["annotations"] = missing
     if owner.referenced and owners(live, owner) != {manifest.uid_of(owner.binding)}:
         change["ownerReferences"] = [*others, owner.reference]
@@ -319,26 +319,26 @@ def _marks_change(live: Manifest, owner: Owner, notes: Mapping[str, str]) -> dic
     return change
 
 
-def _spec_change(live: Manifest, said: Manifest) -> dict[str, JSON]:
+def _spec_change(live: Manifest, stated: Manifest) -> dict[str, JSON]:
     """Return the merge patch that makes a live spec say what the export says; {} where it does."""
-    kind = manifest.get_text(said, "names", "kind")
+    kind = manifest.get_text(stated, "names", "kind")
     defaults: Manifest = {"singular": kind.lower(), "listKind": f"{kind}List"}
     target = {
         **live,
-        **said,
-        "names": manifest.fill(manifest.get_map(said, "names"), defaults),
+        **stated,
+        "names": manifest.fill(manifest.get_map(stated, "names"), defaults),
         "conversion": _NO_CONVERSION,
         "preserveUnknownFields": None,
     }
-    if crd_form.alike(live.get("versions"), said.get("versions")):
+    if crd_form.alike(live.get("versions"), stated.get("versions")):
         target["versions"] = live.get("versions")
     # An absent conversion means None; no default decides it.
-    held = {"conversion": _NO_CONVERSION, **live}
-    if held.get("preserveUnknownFields") is False:
+    present = {"conversion": _NO_CONVERSION, **live}
+    if present.get("preserveUnknownFields") is False:
         target["preserveUnknownFields"] = False
-    return merge_diff(held, target)
+    return merge_diff(present, target)
 
 
 def _version(version: Manifest) -> Manifest:
-    said = {key: version[key] for key in _OF_VERSION if version.get(key) is not None}
-    return {**said, "subresources": manifest.get_map(version, "subresources")}
+    kept = {key: version[key] for key in _OF_VERSION if version.get(key) is not None}
+    return {**kept, "subresources": manifest.get_map(version, "subresources")}

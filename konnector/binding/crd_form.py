@@ -39,18 +39,18 @@ def _plain_versions(versions: JSON) -> JSON:
 
 def plain(version: Manifest) -> dict[str, JSON]:
     """Return a version without what an API server drops: empty texts and lists, false, zero."""
-    said = filled(version, version.keys() - {"name", "served", "storage", "subresources"})
+    kept = filled(version, version.keys() - {"name", "served", "storage", "subresources"})
     subresources = get_map(version, "subresources")
     if "scale" in subresources:
         scale = filled(get_map(subresources, "scale"), {"labelSelectorPath"})
         subresources = {**subresources, "scale": scale}
-    columns = get(said, "additionalPrinterColumns")
+    columns = get(kept, "additionalPrinterColumns")
     if isinstance(columns, list | tuple):
-        said["additionalPrinterColumns"] = [
+        kept["additionalPrinterColumns"] = [
             filled(one, one.keys()) if isinstance(one, Mapping) else one for one in columns
         ]
     schema = get_map(version, "schema", "openAPIV3Schema")
-    return {**said, "subresources": subresources, "schema": _plain_schema(schema)}
+    return {**kept, "subresources": subresources, "schema": _plain_schema(schema)}
 
 
 def keeps(new: Manifest, old: Manifest) -> bool:
@@ -69,21 +69,21 @@ def keeps(new: Manifest, old: Manifest) -> bool:
 def _plain_schema(schema: JSON) -> JSON:
     if not isinstance(schema, Mapping):
         return schema
-    held = filled(schema, _DROPPED)
-    for key, value in held.items():
+    kept = filled(schema, _DROPPED)
+    for key, value in kept.items():
         if key in _FLOATS:
-            held[key] = _as_float(value)
+            kept[key] = _as_float(value)
         elif key in _SCHEMAS and isinstance(value, Mapping):
-            held[key] = {name: _plain_schema(item) for name, item in value.items()}
+            kept[key] = {name: _plain_schema(item) for name, item in value.items()}
         elif isinstance(value, list | tuple) and key in _SCHEMA_LISTS | _SCHEMA_VALUES:
-            held[key] = [_plain_schema(item) for item in value]
+            kept[key] = [_plain_schema(item) for item in value]
         elif key in _SCHEMA_VALUES:
-            held[key] = _plain_schema(value)
+            kept[key] = _plain_schema(value)
         elif key == "x-kubernetes-validations" and isinstance(value, list | tuple):
-            held[key] = [
+            kept[key] = [
                 filled(item, item.keys()) if isinstance(item, Mapping) else item for item in value
             ]
-    return held
+    return kept
 
 
 def _as_float(value: JSON) -> JSON:

@@ -81,7 +81,7 @@ class Seen:
     provider: Provider | None = None
     crd: Manifest | None = field(default=None, repr=False)
     live_uids: Set[str] = frozenset()
-    held_crd: str = ""
+    owned_crd: str = ""
     space_uid: str = ""
     control_plane_mode: bool = False
     unowned: bool = False
@@ -122,7 +122,7 @@ class Seen:
             self.binding,
             self.live_uids,
             self.space_uid,
-            self.held_crd,
+            self.owned_crd,
             marks=self.control_plane_mode,
             referenced=not self.unowned,
         )
@@ -136,10 +136,10 @@ def decide(seen: Seen) -> Decision:
     if is_deleting(seen.binding):
         return NOTHING
     plan = None if seen.mismatch else seen.plan
-    held = {one.type: one for one in conditions.of(seen.binding)}
-    said = tuple(_conditions(seen, plan, held))
-    notes = (*_written(seen, plan), *_troubles(said, held))
-    return replace(_writes(plan), conditions=said, fields=_fields(seen), notes=notes)
+    before = {one.type: one for one in conditions.of(seen.binding)}
+    reported = tuple(_conditions(seen, plan, before))
+    notes = (*_written(seen, plan), *_troubles(reported, before))
+    return replace(_writes(plan), conditions=reported, fields=_fields(seen), notes=notes)
 
 
 def synced_kind(seen: Seen) -> Kind | None:
@@ -183,27 +183,27 @@ def _fields(seen: Seen) -> dict[str, JSON]:
     if seen.provider is None or not seen.synced or seen.mismatch:
         return {}
     name = get_text(seen.provider.cluster_binding, "spec", "providerPrettyName")
-    said = get_text(seen.binding, "status", "providerPrettyName")
-    return {} if name == said else {"providerPrettyName": name}
+    shown = get_text(seen.binding, "status", "providerPrettyName")
+    return {} if name == shown else {"providerPrettyName": name}
 
 
 def _conditions(
-    seen: Seen, plan: Plan | None, held: Mapping[str, Condition]
+    seen: Seen, plan: Plan | None, before: Mapping[str, Condition]
 ) -> Iterator[Condition]:
     yield seen.judged.condition
-    judged = {one.type: one for one in _of_provider(seen, plan, held)}
+    judged = {one.type: one for one in _of_provider(seen, plan, before)}
     yield from judged.values()
-    if _is_starting(seen) and conditions.CONNECTED not in held:
+    if _is_starting(seen) and conditions.CONNECTED not in before:
         yield conditions.false(conditions.NOT_YET_CONNECTED, _UNREAD)
     unknown, why = _not_known(seen)
     for condition_type in unknown:
-        if condition_type in held and condition_type not in judged:
+        if condition_type in before and condition_type not in judged:
             yield Condition(condition_type, conditions.UNKNOWN, "", "Unknown", why)
-    yield from _of_ours(seen, held)
+    yield from _of_ours(seen, before)
 
 
 def _of_provider(
-    seen: Seen, plan: Plan | None, held: Mapping[str, Condition]
+    seen: Seen, plan: Plan | None, before: Mapping[str, Condition]
 ) -> Iterator[Condition]:
     provider = seen.provider
     if provider is None:
@@ -216,7 +216,7 @@ def _of_provider(
         yield conditions.false(conditions.CLUSTER_BINDING_UPDATE_FAILED, provider.heartbeat)
     elif provider.heartbeat is not None:
         yield conditions.true(conditions.HEARTBEATING)
-    cut = _cut_off(seen, provider, held)
+    cut = _cut_off(seen, provider, before)
     if cut is not None:
         yield cut
     if seen.synced:
@@ -226,12 +226,12 @@ def _of_provider(
             yield _schema_in_sync(seen, plan)
 
 
-def _cut_off(seen: Seen, provider: Provider, held: Mapping[str, Condition]) -> Condition | None:
+def _cut_off(seen: Seen, provider: Provider, before: Mapping[str, Condition]) -> Condition | None:
     """Return the condition of a control plane that was there, and does not let us in any more."""
     found = cut_off(provider.silent_since, provider.refused_since)
     if found is None:
         return None
-    last = held.get(conditions.CONNECTED)
+    last = before.get(conditions.CONNECTED)
     was_there = last is not None and (
         last.status == conditions.TRUE or last.reason in conditions.CUT_OFF
     )
@@ -311,20 +311,20 @@ def _schema_in_sync(seen: Seen, plan: Plan) -> Condition:
 
 def _replaced(seen: Seen, plan: Plan) -> Condition | None:
     """Return why a CRD does not follow its export, where that waits for a person."""
-    if not (held := plan.held):
+    if not (old := plan.kept_version):
         return None
     name, new = name_of(seen.binding), crd.synced_version(seen.export or {})
     key = f"{namespace_of(seen.binding)} apiservicebinding {name} {keys.CONFIRM_VERSION}={new}"
     message = (
-        f"The provider offers {name} in {new} in place of {held}, in which claims are stored here:"
-        f" read in {new}, they would lose what it does not know. So they stay in {held}. Ask the"
-        f" provider for {held}; or accept the loss, by `kubectl annotate -n {key}`, and apply all"
+        f"The provider offers {name} in {new} in place of {old}, in which claims are stored here:"
+        f" read in {new}, they would lose what it does not know. So they stay in {old}. Ask the"
+        f" provider for {old}; or accept the loss, by `kubectl annotate -n {key}`, and apply all"
         f" claims anew, written for {new}."
     )
     return conditions.false(conditions.STORED_VERSION_REPLACED, message)
 
 
-def _of_ours(seen: Seen, held: Mapping[str, Condition]) -> Iterator[Condition]:
+def _of_ours(seen: Seen, before: Mapping[str, Condition]) -> Iterator[Condition]:
     """Yield the conditions that only we report, each from its first problem on."""
     troubles: list[tuple[Cause, Sequence[str]]] = [
         (conditions.CLAIMS_DEGRADED, seen.claim_problems),
@@ -337,7 +337,7 @@ def _of_ours(seen: Seen, held: Mapping[str, Condition]) -> Iterator[Condition]:
     for cause, sentences in troubles:
         if sentences:
             yield conditions.false(cause, _listed(sentences))
-        elif cause.type in held and seen.export is not None:
+        elif cause.type in before and seen.export is not None:
             yield conditions.true(cause.type)
 
 
@@ -376,9 +376,9 @@ def _written(seen: Seen, plan: Plan | None) -> Iterator[Note]:
         yield Note("CustomResourceDefinitionUnowned", message)
 
 
-def _troubles(reported: Iterable[Condition], held: Mapping[str, Condition]) -> Iterator[Note]:
+def _troubles(reported: Iterable[Condition], before: Mapping[str, Condition]) -> Iterator[Note]:
     for one in reported:
-        last = held.get(one.type)
+        last = before.get(one.type)
         if one.severity in (conditions.ERROR, conditions.WARNING) and not (
             last is not None and last.agrees_with(one)
         ):

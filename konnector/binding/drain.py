@@ -64,7 +64,7 @@ DRAIN_WAITING: Final = Cause(DRAINED, WARNING, "DrainWaiting")
 DRAIN_FAILED: Final = Cause(DRAINED, ERROR, "DrainFailed")
 
 
-Held: TypeAlias = tuple[Kind, Manifest]  # an object with its kind, as its cluster serves it
+Object: TypeAlias = tuple[Kind, Manifest]  # an object with its kind, as its cluster serves it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +88,16 @@ class Seen:
     lives: frozenset[str] = frozenset()
     service_namespaces: frozenset[str] = frozenset()
     mappings: Sequence[Manifest] = field(default=(), repr=False)
-    copies: Sequence[Held] = field(default=(), repr=False)
-    instances: Sequence[Held] = field(default=(), repr=False)
-    copied: Sequence[Held] = field(default=(), repr=False)
+    copies: Sequence[Object] = field(default=(), repr=False)
+    instances: Sequence[Object] = field(default=(), repr=False)
+    copied: Sequence[Object] = field(default=(), repr=False)
     crd: Manifest | None = field(default=None, repr=False)
     syncing: bool = False
     reported: bool = False
     unsure: str = ""
 
 
-def is_held(binding: Manifest) -> bool:
+def waits(binding: Manifest) -> bool:
     """Return whether a binding waits for its konnector; without its annotation, it does not."""
     return (
         manifest.is_deleting(binding)
@@ -108,9 +108,7 @@ def is_held(binding: Manifest) -> bool:
 
 def syncs(seen: Seen) -> bool:
     """Return whether objects of this binding are synced, apart from its own deletion."""
-    return not manifest.is_deleting(seen.binding) or (
-        is_held(seen.binding) and _awaits_deletes(seen)
-    )
+    return not manifest.is_deleting(seen.binding) or (waits(seen.binding) and _awaits_deletes(seen))
 
 
 def decide(seen: Seen, *, now: datetime) -> Decision:
@@ -138,9 +136,9 @@ def detached(kind: Kind, instance: Manifest) -> Patch | None:
     `bound`: bound again elsewhere it gets a new service, and nothing was lost there.
     """
     change: dict[str, JSON] = {}
-    held = manifest.finalizers_of(instance)
-    if keys.SYNCER in held:
-        change["finalizers"] = [one for one in held if one != keys.SYNCER]
+    finalizers = manifest.finalizers_of(instance)
+    if keys.SYNCER in finalizers:
+        change["finalizers"] = [one for one in finalizers if one != keys.SYNCER]
     if copies.is_managed(instance):
         change["annotations"] = {keys.BOUND: None}
     if not change:
@@ -148,17 +146,17 @@ def detached(kind: Kind, instance: Manifest) -> Patch | None:
     return modification(APP_CLUSTER, kind, instance, metadata=change)
 
 
-def freed(held: Sequence[Held], crd: Manifest | None, now: datetime) -> Decision:
+def freed(found: Sequence[Object], crd: Manifest | None, now: datetime) -> Decision:
     """Free instances; each first reports that its sync stopped, if its schema has such a status."""
-    reports = stopped(held, crd, claim_status.RELEASED, now)
-    frees = (unfinalized(APP_CLUSTER, kind, one, keys.SYNCER) for kind, one in held)
+    reports = stopped(found, crd, claim_status.RELEASED, now)
+    frees = (unfinalized(APP_CLUSTER, kind, one, keys.SYNCER) for kind, one in found)
     part = writes_each(frees, DRAIN_FAILED)
     return replace(part, tasks=(*reports.tasks, *part.tasks))
 
 
-def stopped(held: Sequence[Held], crd: Manifest | None, stop: Stop, now: datetime) -> Decision:
+def stopped(found: Sequence[Object], crd: Manifest | None, stop: Stop, now: datetime) -> Decision:
     """Have instances say that their sync has stopped, where they do not and stay."""
-    return writes_each(_report(kind, one, crd, stop, now) for kind, one in held)
+    return writes_each(_report(kind, one, crd, stop, now) for kind, one in found)
 
 
 def unserved(crd: Manifest | None) -> Patch | None:
@@ -169,7 +167,7 @@ def unserved(crd: Manifest | None) -> Patch | None:
     return modification(APP_CLUSTER, CRD, crd, spec=change)
 
 
-def reported(decision: Decision, instances: Sequence[Held]) -> list[tuple[Ref, Manifest]]:
+def reported(decision: Decision, instances: Sequence[Object]) -> list[tuple[Ref, Manifest]]:
     """Return the instances that say, by a decision, that their sync has stopped."""
     refs = {step.ref for step in decision.steps if isinstance(step, Patch)}
     found = [(manifest.ref_of(APP_CLUSTER, kind, one), one) for kind, one in instances]
@@ -217,15 +215,15 @@ def _marked(seen: Seen, *, drains: bool) -> Decision:
         return NOTHING
     if drains:
         return _let_go(seen)
-    held = [*manifest.finalizers_of(binding), keys.DRAIN]
-    step = modification(seen.cluster, seen.kind, binding, metadata={"finalizers": held})
+    finalizers = [*manifest.finalizers_of(binding), keys.DRAIN]
+    step = modification(seen.cluster, seen.kind, binding, metadata={"finalizers": finalizers})
     return writes(step, failure=DRAIN_FAILED)
 
 
 def _released(seen: Seen, now: datetime) -> Decision:
     """Copies first: an instance may go as soon as it is free, and a bound copy would follow it."""
     left = copies_to_release(seen)
-    held = [
+    finalized = [
         (kind, one) for kind, one in seen.instances if keys.SYNCER in manifest.finalizers_of(one)
     ]
     unmarked = _unmarked(seen, left)
@@ -239,10 +237,10 @@ def _released(seen: Seen, now: datetime) -> Decision:
             ],
             "copies to release",
         )
-    if held:
-        said = conditions.false(DRAINING, f"{len(held)} instances to free")
-        part = freed(held[:BATCH], seen.crd, now)
-        return replace(part, conditions=(said,), again=AT_ONCE)
+    if finalized:
+        waiting = conditions.false(DRAINING, f"{len(finalized)} instances to free")
+        part = freed(finalized[:BATCH], seen.crd, now)
+        return replace(part, conditions=(waiting,), again=AT_ONCE)
     return _ends(seen)
 
 
@@ -288,7 +286,7 @@ def _is_ours(crd: Manifest, binding: Manifest) -> bool:
     return owners == {manifest.uid_of(binding)} if owners else api.is_from_konnector(crd)
 
 
-def copies_to_release(seen: Seen) -> list[Held]:
+def copies_to_release(seen: Seen) -> list[Object]:
     """Return the copies to release: also those that a konnector adopted and did not mark."""
     return [
         (kind, one)
@@ -303,7 +301,7 @@ def _is_of_space(seen: Seen, kind: Kind, copy: Manifest) -> bool:
     return identity.is_of_space(copy, seen.space, seen.lives)
 
 
-def _left(seen: Seen) -> list[Held]:
+def _left(seen: Seen) -> list[Object]:
     return [*seen.instances, *copies_to_release(seen)]
 
 
@@ -318,7 +316,7 @@ def _report(
     return Patch(manifest.ref_of(APP_CLUSTER, kind, live), body, subresource=subresource)
 
 
-def _unmarked(seen: Seen, left: Sequence[Held]) -> list[Step]:
+def _unmarked(seen: Seen, left: Sequence[Object]) -> list[Step]:
     """Return what marks the mappings of these copies."""
     resource = manifest.name_of(seen.binding)
     behind = {manifest.namespace_of(one) for kind, one in left if kind.namespaced}
@@ -343,16 +341,16 @@ def _let_go(seen: Seen) -> Decision:
     )
 
 
-def _first(found: Sequence[Held]) -> str:
+def _first(found: Sequence[Object]) -> str:
     kind, one = found[0]
     return manifest.ref_of("", kind, one).object + (" and others" if len(found) > 1 else "")
 
 
-def _batch(steps: Sequence[Step], what: str) -> Decision:
+def _batch(steps: Sequence[Step], text: str) -> Decision:
     """Do a part of it. Each stands alone: one that fails holds the binding, not the others."""
-    said = conditions.false(DRAINING, f"{len(steps)} {what}")
+    waiting = conditions.false(DRAINING, f"{len(steps)} {text}")
     part = writes_each(steps[:BATCH], DRAIN_FAILED)
-    return replace(part, conditions=(said,), again=AT_ONCE)
+    return replace(part, conditions=(waiting,), again=AT_ONCE)
 
 
 def _drains(message: str) -> Decision:

@@ -12,7 +12,7 @@ from typing import Final
 
 from konnector.binding import crd, drain
 from konnector.binding.crd import Owner
-from konnector.binding.drain import Held, Seen
+from konnector.binding.drain import Object, Seen
 from konnector.claim import copies, listing, orphans
 from konnector.context import AgentContext, SyncContext
 from konnector.permission_claim import rules as permission_claim_rules
@@ -55,7 +55,7 @@ async def look(
     `has_namesake`: the same provider serves another binding of this name.
     """
     seen = Seen(cluster=cluster.name, binding=live, kind=bindings.kind)
-    if not drain.is_held(live):
+    if not drain.waits(live):
         return seen
     if provider is None or provider.serving is None:
         return replace(seen, unsure="its service provider cluster is not reached")
@@ -78,7 +78,7 @@ async def look(
 def report(
     context: AgentContext,
     decision: Decision,
-    instances: Sequence[Held],
+    instances: Sequence[Object],
     stop: Stop = claim_status.RELEASED,
 ) -> None:
     """Record an Event about each instance of which a decision says that its sync has stopped."""
@@ -93,10 +93,10 @@ async def report_withdrawal(context: AgentContext, body: Manifest) -> bool:
     """
     warned = await warn(context, drain.unserved(body))
     try:
-        found = await _held(context.app, crd.instance_kind(body), whole=True)
-        held = [one for one in found if keys.SYNCER in manifest.finalizers_of(one[1])]
-        stops = drain.stopped(held, body, claim_status.WITHDRAWN, context.clock.now())
-        report(context, stops, held, claim_status.WITHDRAWN)
+        found = await _objects(context.app, crd.instance_kind(body), whole=True)
+        finalized = [one for one in found if keys.SYNCER in manifest.finalizers_of(one[1])]
+        stops = drain.stopped(finalized, body, claim_status.WITHDRAWN, context.clock.now())
+        report(context, stops, finalized, claim_status.WITHDRAWN)
         await context.executor().execute(stops)
     except ClusterError as error:
         log.warning("instances do not report the end of their sync", extra={"error": str(error)})
@@ -142,7 +142,7 @@ class _Left:
         return replace(
             seen,
             # Without copies, the instances and their status are next.
-            instances=await _held(self._app, kind, whole=not drain.copies_to_release(seen)),
+            instances=await _objects(self._app, kind, whole=not drain.copies_to_release(seen)),
             copied=await self._copied(),
             crd=body,
         )
@@ -152,11 +152,11 @@ class _Left:
         marks = self._link.agent.control_plane_mode
         return Owner(self._live, live, self._link.space_uid, marks=marks)
 
-    async def _copies(self, kind: Kind, service_namespaces: frozenset[str]) -> Sequence[Held]:
+    async def _copies(self, kind: Kind, service_namespaces: frozenset[str]) -> Sequence[Object]:
         places = service_namespaces if kind.namespaced else [""]
         return await listing.copies_in(self._link.plane, kind, places)
 
-    async def _copied(self) -> Sequence[Held]:
+    async def _copied(self) -> Sequence[Object]:
         """Return what came down by this binding's claims, and would by no other's."""
         if manifest.annotations_of(self._live).get(keys.DELETION_POLICY) != drain.DELETE:
             return ()
@@ -168,20 +168,20 @@ class _Left:
             for rule in permission_claim_rules.rules_of(one).rules
         ]
         kinds = {(rule.group, rule.version, rule.resource) for rule in own}
-        found: list[Held] = []
+        found: list[Object] = []
         for asked in sorted(kinds):
             try:
                 kind = await self._app.kind(*asked)
             except NotServed:
                 continue  # no object of an unserved kind was copied by a claim (H18)
-            for held in await _held(self._app, kind):
-                ours = self._came_by(held, _of(kind, own))
-                if ours and not self._came_by(held, _of(kind, others)):
-                    found.append(held)
+            for one in await _objects(self._app, kind):
+                ours = self._came_by(one, _of(kind, own))
+                if ours and not self._came_by(one, _of(kind, others)):
+                    found.append(one)
         return found
 
-    def _came_by(self, held: Held, rules: Sequence[Rule]) -> bool:
-        _, live = held
+    def _came_by(self, one: Object, rules: Sequence[Rule]) -> bool:
+        _, live = one
         place = ObjectKey(*manifest.identity_of(live))
         mark = manifest.annotations_of(live).get(keys.ORIGIN_SPACE_UID, self._link.space_uid)
         provided = copies.owner_of(live) == keys.OWNER_PROVIDER and mark == self._link.space_uid
@@ -197,7 +197,7 @@ def _of(kind: Kind, rules: Sequence[Rule]) -> list[Rule]:
     return [rule for rule in rules if (rule.group, rule.resource) == (kind.group, kind.plural)]
 
 
-async def _held(cluster: Cluster, kind: Kind, *, whole: bool = False) -> list[Held]:
+async def _objects(cluster: Cluster, kind: Kind, *, whole: bool = False) -> list[Object]:
     """Return the objects of a kind; none where the cluster does not serve it."""
     try:
         return await listing.all_in(cluster, kind, [""], whole=whole)
@@ -238,17 +238,17 @@ class Leftovers(TaskSupervisor):
         while True:
             asked = None
             try:
-                held = await self._free()
+                fault = await self._free()
             except Forbidden as error:
                 log.warning("released instances cannot be listed", extra={"error": str(error)})
                 return
             except KlutchError as error:
-                held = str(error)
+                fault = str(error)
                 asked = error.retry_after if isinstance(error, ClusterError) else None
-            if not held:
+            if not fault:
                 return
             failures += 1
-            log.warning("released instances still have the sync finalizer", extra={"error": held})
+            log.warning("released instances still have the sync finalizer", extra={"error": fault})
             seconds = min(pause(failures, asked=asked, jitter=random.random()), _LONGEST)
             await self._context.clock.sleep(seconds)
 
@@ -268,9 +268,9 @@ class Leftovers(TaskSupervisor):
         named = {manifest.name_of(one) for one in listed.items}
         for one in candidates:
             if manifest.name_of(one) not in named and not manifest.is_deleting(one):
-                held = await self._free_instances(manifest.name_of(one))
-                if held:
-                    return held
+                problem = await self._free_instances(manifest.name_of(one))
+                if problem:
+                    return problem
         return ""
 
     async def _space_uid(self) -> str:
@@ -285,15 +285,15 @@ class Leftovers(TaskSupervisor):
         if body is None:
             return ""
         kind = crd.instance_kind(body)
-        found = await _held(self._context.app, kind, whole=True)
-        held = [one for one in found if keys.SYNCER in manifest.finalizers_of(one[1])]
-        if not held:
+        found = await _objects(self._context.app, kind, whole=True)
+        finalized = [one for one in found if keys.SYNCER in manifest.finalizers_of(one[1])]
+        if not finalized:
             return ""
         mismatch = await self._mismatch()
         if not mismatch:
             log.warning("released instances lose the sync finalizer", extra={"kind": name})
-            freed = drain.freed(held, body, self._context.clock.now())
-            report(self._context, freed, held)
+            freed = drain.freed(finalized, body, self._context.clock.now())
+            report(self._context, freed, finalized)
             await self._executor.execute(freed)
             await warn(self._context, drain.unserved(body))
         return mismatch

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from konnector.claim import copies, decide, orphans, status
-from konnector.claim.copies import Pair, Say
+from konnector.claim.copies import InstanceTerms, Pair
 from konnector.claim.decide import Read, Seen
 from konnector.claim.deletions import Deletions
 from konnector.context import SOON, SyncContext
@@ -39,7 +39,7 @@ class Claims(PairedSync):
     """
 
     def __init__(self, pair: Pair, link: SyncContext, *, moved: Callable[[str], None]) -> None:
-        self.pair, self._moved, self._say_of_binding = pair, moved, Say()
+        self.pair, self._moved, self._terms = pair, moved, InstanceTerms()
         names = name if pair.kind.namespaced else self._claim_name
         copies_of = {NAME: names, _BOUND: self._bound(names), _UNSTAMPED: copies.unstamped}
         claims_by = {**CLAIM_INDEXES, _LIVING: copies.living, _UID: copies.uid}
@@ -56,13 +56,13 @@ class Claims(PairedSync):
         self._returns = status.Returns(pair.content)
         self._states = link.agent.syncs.claims(pair.kind.resource)
         self._trips = Trips(resource=pair.kind.resource)
-        self.view.store.subscribe(_LIVING, self._look_who_lives)
+        self.view.store.subscribe(_LIVING, self._living_changed)
 
-    def follow(self, say: Say) -> None:
+    def follow(self, terms: InstanceTerms) -> None:
         """Let the binding say this from now on."""
-        self.guard.withdraw(say.withdrawn)
-        if say != self._say_of_binding:
-            self._say_of_binding = say
+        self.guard.withdraw(terms.withdrawn)
+        if terms != self._terms:
+            self._terms = terms
             self.enqueue_everything()
 
     def has_claims(self, app_namespace: str) -> bool:
@@ -95,7 +95,7 @@ class Claims(PairedSync):
         """Return whether a developer has an instance in an app namespace that is to stay."""
         return self.view.store.has(_LIVING, app_namespace)
 
-    def _look_who_lives(self, app_namespace: str) -> None:
+    def _living_changed(self, app_namespace: str) -> None:
         lives = self.live_in(app_namespace)
         if lives != (app_namespace in self._lived_in):
             (self._lived_in.add if lives else self._lived_in.discard)(app_namespace)
@@ -142,7 +142,7 @@ class Claims(PairedSync):
             return await self._sync_unmapped(place)
         seen = self._look(place, there)
         decision, seen = await self._decided(seen)
-        if seen.creates_held and await self._is_there(seen):
+        if seen.create_guard and await self._is_there(seen):
             return SOON  # a view is behind
         was_lost = place in self.guard.lost
         self._note(seen)
@@ -164,8 +164,8 @@ class Claims(PairedSync):
             copy,
             self.link.guards.terms(self.kind.resource),
             self.link.now(),
-            creates_held="" if taken else self._creates_held(place, claim, copy),
-            withdrawn=bool(self._say_of_binding.withdrawn),
+            create_guard="" if taken else self._create_guard(place, claim, copy),
+            withdrawn=bool(self._terms.withdrawn),
             settled=self._settled(place, claim, copy),
             taken=taken,
             unmapped=claim is None and self._is_unmapped(place),
@@ -173,19 +173,19 @@ class Claims(PairedSync):
             stamps_in=self._stamps_in(place, claim, copy),
             copied=claim is not None and self._is_copied(claim),
             left=self._returns.left(place, claim),
-            few=self._say_of_binding.few,
+            few=self._terms.few,
         )
 
-    def _creates_held(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> str:
+    def _create_guard(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> str:
         """Return why a copy that a claim lost is not made again, or ""."""
         if claim is None or copy is not None or is_deleting(claim):
             return ""
-        guards, resource, said = self.link.guards, self.kind.resource, self._say_of_binding
-        if said.withdrawn:
-            return mass_loss_decide.withdrawn(resource, said.withdrawn)
+        guards, resource, terms = self.link.guards, self.kind.resource, self._terms
+        if terms.withdrawn:
+            return mass_loss_decide.withdrawn(resource, terms.withdrawn)
         if not self._had_copy(claim):
             return ""
-        if not (said.recreates or guards.recreates(resource)):
+        if not (terms.recreates or guards.recreates(resource)):
             return mass_loss_decide.lost(resource, self.pair.space)
         waits = self.guard.lost_for(place) < mass_loss_decide.SURE_AFTER
         return mass_loss_decide.NOT_YET if waits else ""
@@ -208,10 +208,10 @@ class Claims(PairedSync):
             found = decide.decide(self.pair, seen)
             if isinstance(found, Decision):
                 claim = seen.claim if found.deletes else None
-                said = self._say_of_binding
-                if claim is None or not (held := await self._deletions.held(seen, claim, said)):
+                terms = self._terms
+                if claim is None or not (guard := await self._deletions.guard(seen, claim, terms)):
                     return found, seen
-                seen = replace(seen, deletes_held=held)
+                seen = replace(seen, delete_guard=guard)
             elif found is Read.NAMESPACE:
                 await self.link.require_mapped(seen.place.namespace)
                 seen = replace(seen, same_namespace=True)
@@ -232,8 +232,8 @@ class Claims(PairedSync):
         ref = Ref(self.link.plane.name, self.kind, *seen.copy_place)
         copy = await self.link.plane.get(ref)
         if copy is None:
-            held = self._creates_held(seen.place, seen.claim, None) or mass_loss_decide.NOT_YET
-            return replace(seen, copy=None, creates_held=held)
+            guard = self._create_guard(seen.place, seen.claim, None) or mass_loss_decide.NOT_YET
+            return replace(seen, copy=None, create_guard=guard)
         if not self.pair.is_copy_of(copy, seen.place):
             return replace(seen, copy=None, taken=self.pair.way_out(copy))
         return replace(seen, copy=copy, copy_whole=True)
@@ -251,16 +251,16 @@ class Claims(PairedSync):
         refused = bool(troubles) and str(seen.place) in troubles
         self._states.note(seen.place, decide.state_of(seen, refused=refused))
         orphaned = seen.claim is None and orphans.is_orphan(seen.copy)
-        lost, part, held = bool(seen.creates_held), self.pair.is_part(seen.copy), seen.deletes_held
-        if self.guard.note(seen.place, orphan=orphaned, lost=lost, deletion=held, part=part):
+        lost, part, guard = bool(seen.create_guard), self.pair.is_part(seen.copy), seen.delete_guard
+        if self.guard.note(seen.place, orphan=orphaned, lost=lost, deletion=guard, part=part):
             self.link.around.changed(self.kind.resource)
 
     def _again(self, seen: Seen) -> timedelta | None:
         """Return when to look again at what is held up by what no event tells the end of."""
         unmapped = seen.unmapped and seen.copy is not None and not copies.is_managed(seen.copy)
-        if seen.creates_held == mass_loss_decide.NOT_YET:
+        if seen.create_guard == mass_loss_decide.NOT_YET:
             return mass_loss_decide.SURE_AFTER
-        if seen.deletes_held or seen.creates_held or seen.taken or unmapped:
+        if seen.delete_guard or seen.create_guard or seen.taken or unmapped:
             return HELD
         if seen.claim is None and seen.copy is not None:
             return orphans.changes_in(seen.copy, seen.terms, seen.now)
@@ -277,11 +277,11 @@ class Claims(PairedSync):
         taken = "".join(note.message for note in decision.notes if seen.taken)
         if not decision.tasks:
             self.drop_event(seen.place)
-            self.say(seen.place, taken)
+            self.report(seen.place, taken)
             return
         write = await self.write(seen.place, seen.claim, decision, there)
         if taken:
-            self.say(seen.place, taken)
+            self.report(seen.place, taken)
         self._note_applied(seen, decision, there)
         if tracing.is_on():
             self._trace(seen, decision, write)
@@ -304,12 +304,12 @@ class Claims(PairedSync):
         self._states.note(place, None if claim is None else "pending")
         if claim is None or not self.kind.namespaced:
             self.drop_event(place)
-            self.say(place, "")
+            self.report(place, "")
             return None
         if not is_deleting(claim):
             obstacle = self._obstacle(place.namespace)
             self.link.want(place.namespace)
-            self.say(place, obstacle)
+            self.report(place, obstacle)
             if not obstacle and (left := NOTED_AFTER - self.waited(place)) > 0:
                 return timedelta(seconds=left)
             why = obstacle or self.link.cut_off() or _NO_ANSWER
@@ -335,12 +335,12 @@ class Claims(PairedSync):
         if self.link.mappings.get(app_namespace) is None:
             return ""
         cluster_binding = self.link.views.cluster_binding
-        said = conditions.get(
+        reported = conditions.get(
             cluster_binding, conditions.SERVICE_NAMESPACES_READY, conditions.FALSE
         )
-        if said is None:
+        if reported is None:
             return ""
-        return f"There is no service namespace for {app_namespace}: {said.message}"
+        return f"There is no service namespace for {app_namespace}: {reported.message}"
 
     def _copy_place(self, place: ObjectKey) -> ObjectKey:
         if not self.kind.namespaced:
@@ -378,12 +378,12 @@ class Claims(PairedSync):
 
     def _state(self, claim: Manifest, copy: Manifest) -> tuple[str, str]:
         """Return what a claim asks for, and what its copy holds of that kind of thing."""
-        asked, held = decide.stated(self.pair, claim), decide.stated(self.pair, copy)
-        return manifest.digest(asked), manifest.digest(held)
+        asked, given = decide.stated(self.pair, claim), decide.stated(self.pair, copy)
+        return manifest.digest(asked), manifest.digest(given)
 
-    def say(self, place: ObjectKey, what: str) -> None:
+    def report(self, place: ObjectKey, problem: str) -> None:
         """Have the binding report what is wrong with a claim; "" for nothing any more."""
-        self.link.troubles.say(self.kind.resource, str(place), what)
+        self.link.troubles.report(self.kind.resource, str(place), problem)
 
     def _claim_name(self, copy: Manifest) -> Sequence[str]:
         place = self.pair.claim_of(copy)

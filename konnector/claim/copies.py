@@ -145,7 +145,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class InstanceTerms:
     """The terms of a binding's instances, by the binding and by its export.
 
     `recreates`: lost copies are made again, each as a new, empty service. `drains`: it is being
@@ -218,9 +218,9 @@ def as_left(copy: Manifest, wanted: Manifest, written: FieldSet, more: Set[str])
     """
     found: dict[str, JSON] = {}
     for group in ("labels", "annotations"):
-        held = manifest.get_map(copy, "metadata", group)
-        ours = field_set.names_at(written, "metadata", group) & held.keys()
-        if left := {key: held[key] for key in ours if is_left(group, key, more)}:
+        present = manifest.get_map(copy, "metadata", group)
+        ours = field_set.names_at(written, "metadata", group) & present.keys()
+        if left := {key: present[key] for key in ours if is_left(group, key, more)}:
             found[group] = {**left, **manifest.get_map(wanted, "metadata", group)}
     return found
 

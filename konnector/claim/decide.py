@@ -68,8 +68,8 @@ class Seen:
     now: datetime
     claim_gone: bool = False
     copy_whole: bool = False
-    deletes_held: str = ""
-    creates_held: str = ""
+    delete_guard: str = ""
+    create_guard: str = ""
     settled: bool = False
     taken: str = ""
     unmapped: bool = False
@@ -86,7 +86,7 @@ def state_of(seen: Seen, *, refused: bool) -> str | None:
     """Return the state of a claim, one of `metrics.STATES`; None where there is no claim."""
     if seen.claim is None:
         return None
-    if seen.taken or seen.creates_held or seen.deletes_held:
+    if seen.taken or seen.create_guard or seen.delete_guard:
         return "held"
     if manifest.is_deleting(seen.claim):
         return "deleting"
@@ -124,8 +124,8 @@ def marks_in(seen: Seen, claim: Manifest, copy: Manifest) -> timedelta:
 
 def waiting(pair: Pair, seen: Seen, claim: Manifest, note: Note) -> Decision:
     """Say at a claim why it waits: by an Event, and by a condition where that takes a person."""
-    said = () if note.message == NOT_YET else status.waiting(pair, claim, note, seen.now)
-    return replace(_decision(said), notes=(note,))
+    write = () if note.message == NOT_YET else status.waiting(pair, claim, note, seen.now)
+    return replace(_decision(write), notes=(note,))
 
 
 def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
@@ -178,11 +178,11 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         found = claim_status.deletion_note(copy, waited(seen, claim))
         carried = _decision(status.carried(pair, claim, copy, is_up=False))
         return replace(carried, notes=() if found is None else (found,))
-    if seen.deletes_held:
-        held = waiting(pair, seen, claim, Note("DeletionHeld", seen.deletes_held, "Warning"))
+    if seen.delete_guard:
+        kept = waiting(pair, seen, claim, Note("DeletionHeld", seen.delete_guard, "Warning"))
         # A part is held for as long as it is one.
-        mark = None if pair.is_part(copy) else rules.hold(pair.kind, copy, claim, seen.few)
-        return Decision.merge([held, writes(mark)])
+        mark = None if pair.is_part(copy) else rules.deletion_mark(pair.kind, copy, claim, seen.few)
+        return Decision.merge([kept, writes(mark)])
     return writes(decision.deletion(CONTROL_PLANE, pair.kind, copy))
 
 
@@ -214,11 +214,11 @@ def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     if seen.taken:
         return waiting(pair, seen, claim, _taken(seen))
     is_lost = copies.is_managed(claim) and not seen.copied
-    if seen.creates_held and (is_lost or seen.withdrawn):
-        return waiting(pair, seen, claim, Note("RecreationHeld", seen.creates_held, "Warning"))
+    if seen.create_guard and (is_lost or seen.withdrawn):
+        return waiting(pair, seen, claim, Note("RecreationHeld", seen.create_guard, "Warning"))
     made = _copy_of(pair, seen.copy_place, _stamped(stated(pair, claim), claim))
-    held = _patch_claim(pair, claim, _finalizer(claim))
-    steps = (*held, decision.Create(pair.kind, made, CONTROL_PLANE))
+    finalizing = _patch_claim(pair, claim, _finalizer(claim))
+    steps = (*finalizing, decision.Create(pair.kind, made, CONTROL_PLANE))
     return replace(writes(*steps), notes=_finalizer_notes(claim, "The copy goes without them"))
 
 
@@ -254,15 +254,15 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
     # One that an apply no longer states while it is ours would go.
     left = {key for key in seen.left if f"f:{key}" not in written}
     wanted = {key: value for key, value in wanted.items() if key not in left}
-    is_left = _holds_unstated(pair, copy, written, wanted)
+    is_left = _has_unstated(pair, copy, written, wanted)
     is_up = not is_left and (seen.settled or _agrees(copy, wanted, written))
-    held = _patch_claim(pair, claim, {**_finalizer(claim), **_marks(seen, claim, copy)})
-    tasks = [status.carried(pair, claim, copy, is_up=is_up), held]
+    patch = _patch_claim(pair, claim, {**_finalizer(claim), **_marks(seen, claim, copy)})
+    tasks = [status.carried(pair, claim, copy, is_up=is_up), patch]
     if manifest.is_deleting(copy):
         return _decision(*tasks)
     stamps = life is Life.UNKNOWN and seen.stamps_in == AT_ONCE
     if not is_ours or is_others or stamps or orphans.unmarks(copy):
-        tasks[-1] = (*held, _joining(pair, claim, copy))
+        tasks[-1] = (*patch, _joining(pair, claim, copy))
         return replace(_decision(*tasks), notes=(_READOPTED,) if is_others else ())
     is_kept = bool(field_set.below(written, *pair.kept))
     if (is_kept or is_left) and not seen.copy_whole:
@@ -312,9 +312,9 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
     ref = manifest.ref_of(CONTROL_PLANE, pair.kind, copy)
     steps = [decision.JsonPatch(ref, before)] if before else []
     left = copies.as_left(copy, wanted, field_set.owned(copy, *WRITERS), pair.carries)
-    said = {**wanted, "metadata": {**manifest.get_map(wanted, "metadata"), **left}}
+    fields = {**wanted, "metadata": {**manifest.get_map(wanted, "metadata"), **left}}
     place = ObjectKey(*manifest.identity_of(copy))
-    body = _copy_of(pair, place, said, **decision.preconditions_of(copy))
+    body = _copy_of(pair, place, fields, **decision.preconditions_of(copy))
     return (*steps, decision.Apply(pair.kind, body, CONTROL_PLANE))
 
 
@@ -324,7 +324,7 @@ def _before_apply(pair: Pair, copy: Manifest, wanted: Manifest) -> Sequence[Mani
     taken_over = field_set.created_to_applied(copy, manager=writer, from_managers=others) or []
     ours, theirs = field_set.owned(copy, *WRITERS), field_set.owned_by_others(copy, *WRITERS)
     created = field_set.owned(copy, *WRITERS, operation="Update")
-    if taken_over and not _holds_unstated(pair, copy, created, wanted):
+    if taken_over and not _has_unstated(pair, copy, created, wanted):
         taken_over = []
     removed = server_side_apply.removals(copy, wanted, ours=ours, others=theirs)
     if removed and not taken_over:
@@ -332,7 +332,7 @@ def _before_apply(pair: Pair, copy: Manifest, wanted: Manifest) -> Sequence[Mani
     return [*taken_over, *removed]
 
 
-def _holds_unstated(pair: Pair, copy: Manifest, written: FieldSet, wanted: Manifest) -> bool:
+def _has_unstated(pair: Pair, copy: Manifest, written: FieldSet, wanted: Manifest) -> bool:
     """Return whether the copy holds fields that a konnector wrote and the claim does not state."""
     paths = server_side_apply.unstated(written, live=copy, stated=wanted, empty_is_absent=False)
     return any(_travels(pair, path) for path in paths)
@@ -356,8 +356,8 @@ def _travels(pair: Pair, path: field_set.Path) -> bool:
 
 
 def _finalizer(claim: Manifest) -> dict[str, JSON]:
-    held = manifest.finalizers_of(claim)
-    return {} if keys.SYNCER in held else {"finalizers": [*held, keys.SYNCER]}
+    finalizers = manifest.finalizers_of(claim)
+    return {} if keys.SYNCER in finalizers else {"finalizers": [*finalizers, keys.SYNCER]}
 
 
 def _marks(seen: Seen, claim: Manifest, copy: Manifest) -> dict[str, JSON]:

@@ -6,7 +6,7 @@ Namespace does so too, and is a clear wish, unless many go at once.
 
 from datetime import timedelta
 
-from konnector.claim.copies import Pair, Say
+from konnector.claim.copies import InstanceTerms, Pair
 from konnector.claim.decide import Seen
 from konnector.context import Early, SyncContext
 from konnector.mass_loss import decide, rules
@@ -29,7 +29,7 @@ class Deletions:
         """Count these claims no more: their sync ends."""
         self._namespaces.follow(self._resource, None)
 
-    async def held(self, seen: Seen, claim: Manifest, say: Say) -> str:
+    async def guard(self, seen: Seen, claim: Manifest, terms: InstanceTerms) -> str:
         """Return why the copy of a claim that is being deleted is kept, or "".
 
         Raises Early while it is not known how many Namespaces go, and ClusterErrors.
@@ -39,28 +39,28 @@ class Deletions:
         if self._pair.is_part(seen.copy):
             return self._mass(f"{'/'.join(filter(None, seen.place))} is a part of a service")
         # A view is enough to keep a copy. To delete one, both sides are asked.
-        shown = None if say.drains else self._namespaces.shown(seen.place.namespace)
-        held = self._with_namespace(shown, claim, say.few)
-        if not held or await guards.is_being_deleted(self._resource):
+        shown = None if terms.drains else self._namespaces.shown(seen.place.namespace)
+        why = self._with_namespace(shown, claim, terms.few)
+        if not why or await guards.is_being_deleted(self._resource):
             crd = await self._read(CRD, self._resource)
             if crd is None or is_deleting(crd):
                 # It is on its way out before its claims are, but the view of it may be behind.
                 crd_name = f"CustomResourceDefinition {self._resource}"
                 return self._mass(f"{crd_name} is being deleted in the app cluster")
-            held = "" if say.drains else await self._of_many(seen, claim, say.few)
-        return "" if held and await guards.is_being_deleted(self._resource) else held
+            why = "" if terms.drains else await self._of_many(seen, claim, terms.few)
+        return "" if why and await guards.is_being_deleted(self._resource) else why
 
     async def _of_many(self, seen: Seen, claim: Manifest, few: int) -> str:
         """Return why a deletion is one of more at once than can be meant, or ""."""
-        if rules.was_held(seen.copy, claim, few):
+        if rules.was_guarded(seen.copy, claim, few):
             return self._mass("they were deleted at once with others, and held since then")
         name = seen.place.namespace
         if self._namespaces.shown(name) is None and not self._single.too_many(claim, few):
             return ""
         namespace = await self._read(NAMESPACE, name) if name else None
-        held = self._with_namespace(namespace, claim, few)
-        if held is not None or not self._single.too_many(claim, few):
-            return held or ""
+        why = self._with_namespace(namespace, claim, few)
+        if why is not None or not self._single.too_many(claim, few):
+            return why or ""
         return self._mass("more than half of them were deleted within a minute")
 
     def _mass(self, why: str) -> str:
@@ -75,8 +75,8 @@ class Deletions:
             return None
         if (wait := self._namespaces.wait(namespace)) > timedelta():
             raise Early(wait)
-        is_held = self._namespaces.too_many(namespace, few)
-        return decide.many_namespaces(self._pair.space) if is_held else ""
+        too_many = self._namespaces.too_many(namespace, few)
+        return decide.many_namespaces(self._pair.space) if too_many else ""
 
     def _asks_for(self, namespace: Manifest, claim: Manifest) -> bool:
         """Return whether a claim goes with its Namespace, which somebody deletes on purpose."""

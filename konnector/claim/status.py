@@ -39,13 +39,13 @@ def _observed(claim: Manifest, copy: Manifest, is_up: bool) -> JSON:
         return status
     own, newest = (manifest.get_int(one, "metadata", "generation") for one in (claim, copy))
 
-    def of_claim(said: Manifest, before: Manifest) -> Manifest:
-        observed, held = (manifest.get_int(one, _OBSERVED) for one in (said, before))
+    def of_claim(observing: Manifest, before: Manifest) -> Manifest:
+        observed, known = (manifest.get_int(one, _OBSERVED) for one in (observing, before))
         if observed is None or own is None or newest is None:
-            return said
+            return observing
         if is_up and observed >= newest:
-            return {**said, _OBSERVED: own}
-        return {**said, _OBSERVED: own - 1 if held is None or held >= own else held}
+            return {**observing, _OBSERVED: own}
+        return {**observing, _OBSERVED: own - 1 if known is None or known >= own else known}
 
     shown = manifest.get_map(claim, "status")
     types = {manifest.get_text(one, "type"): one for one in manifest.get_maps(shown, "conditions")}
@@ -139,18 +139,18 @@ class Returns:
         if place not in self._brought:
             return frozenset()
         known = self._brought[place] if claim is not None else self._brought.pop(place)
-        said = self._content(claim or {})
+        stated = self._content(claim or {})
         return frozenset(
             key
             for key, (value, times) in known.items()
-            if len(times) >= _MOST and key in said and digest(said[key]) == value
+            if len(times) >= _MOST and key in stated and digest(stated[key]) == value
         )
 
     def note(self, place: ObjectKey, claim: Manifest, copy: Manifest, now: datetime) -> None:
         """Take in that all that a claim says was brought to a copy, which was like this before."""
-        said = self._content(claim)
-        for key in said.keys() - copy.keys() - self.left(place, claim):
-            known, value = self._brought.setdefault(place, {}), digest(said[key])
+        stated = self._content(claim)
+        for key in stated.keys() - copy.keys() - self.left(place, claim):
+            known, value = self._brought.setdefault(place, {}), digest(stated[key])
             before, times = known.get(key, ("", ()))
             recent = [one for one in times if value == before and now - one < _WINDOW]
             known[key] = (value, (*recent, now))

@@ -87,7 +87,7 @@ class Confirmations:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Guarded:
     """The held objects of a kind: the places of its orphans, and of claims that lost their copy.
 
     `resource` is `plural.group`. `deletions` are why copies of claims that are being deleted are.
@@ -112,7 +112,7 @@ class Seen:
 
     cluster_binding: Manifest = field(repr=False)
     identity: Identity
-    held: Sequence[Held] = ()
+    guarded: Sequence[Guarded] = ()
     others: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -219,10 +219,10 @@ def mass_deletion(resource: str, why: str, space: str) -> str:
     return _kept(f"{resource} whose claims", why, space)
 
 
-def _kept(what: str, why: str, space: str) -> str:
+def _kept(subject: str, why: str, space: str) -> str:
     now = '"$(date -u +%Y-%m-%dT%H:%M:%SZ)"'
     return (
-        f"Copies of {what} are being deleted are kept, and the claims wait: {why}."
+        f"Copies of {subject} are being deleted are kept, and the claims wait: {why}."
         " If this is intended, allow it for an hour, on the control plane: "
         f"{_command(space, keys.CONFIRM_MASS_DELETE, now)}"
     )
@@ -268,21 +268,21 @@ def report(seen: Seen, *, now: datetime) -> Decision:
         conditions.INSTANCES_IN_SYNC: _out_of_sync(seen),
     }
     before = conditions.of(seen.cluster_binding)
-    said: list[Condition] = []
+    reported: list[Condition] = []
     notes: list[Note] = []
     for condition_type, problem in found.items():
-        held = conditions.find(before, condition_type)
+        last = conditions.find(before, condition_type)
         if problem is None:
-            said += [] if held is None else [conditions.true(condition_type)]
+            reported += [] if last is None else [conditions.true(condition_type)]
             continue
         cause, message = problem
-        said.append(conditions.false(cause, message))
-        if held is None or not held.agrees_with(said[-1]):
+        reported.append(conditions.false(cause, message))
+        if last is None or not last.agrees_with(reported[-1]):
             notes.append(Note(cause.reason, message, "Warning", action="Hold"))
     closed = any(found.values())
     times = [changes_in(confirmed, now), AGAIN if closed else None]
     again = min((time for time in times if time is not None), default=None)
-    return Decision(conditions=tuple(said), notes=tuple(notes), again=again)
+    return Decision(conditions=tuple(reported), notes=tuple(notes), again=again)
 
 
 def space_record(secret: Manifest, identity: Identity, *, confirmed: bool) -> Patch | None:
@@ -290,10 +290,10 @@ def space_record(secret: Manifest, identity: Identity, *, confirmed: bool) -> Pa
 
     `confirmed`: recreation is; only then another space's uid gives way.
     """
-    held = manifest.annotations_of(secret).get(keys.SPACE_UID)
-    if not identity.space_uid or held == identity.space_uid or manifest.is_deleting(secret):
+    recorded = manifest.annotations_of(secret).get(keys.SPACE_UID)
+    if not identity.space_uid or recorded == identity.space_uid or manifest.is_deleting(secret):
         return None
-    if held and not confirmed:
+    if recorded and not confirmed:
         return None
     notes: Manifest = {keys.SPACE_UID: identity.space_uid}
     return modification(APP_CLUSTER, SECRET, secret, metadata={"annotations": notes})
@@ -315,10 +315,10 @@ def _pairs(value: str) -> dict[str, str]:
 
 
 def _deletions(seen: Seen) -> Problem | None:
-    found = sorted({why for one in seen.held for why in one.deletions})
+    found = sorted({why for one in seen.guarded for why in one.deletions})
     if found:
         return conditions.MASS_DELETION, ". ".join(found)
-    found = [_parts(one.resource, one.parts) for one in seen.held if one.parts]
+    found = [_parts(one.resource, one.parts) for one in seen.guarded if one.parts]
     return (conditions.PART_OF_SERVICE, ". ".join(sorted(found))) if found else None
 
 
@@ -335,25 +335,25 @@ def _recreations(seen: Seen, confirmed: Confirmations, now: datetime) -> Problem
     other = other_space(seen.identity)
     if other is not None and not confirmed.recreate.allows(ALL, now):
         return other
-    waiting = sorted((one for one in seen.held if one.lost), key=lambda one: one.resource)
-    said = [withdrawn(one.resource, one.withdrawn) for one in waiting if one.withdrawn]
-    if held := {one.resource: one.lost for one in waiting if not one.withdrawn}:
-        figures = orphans.listed(f"{len(places)} {what}" for what, places in held.items())
-        places = sorted(set().union(*held.values()))
+    waiting = sorted((one for one in seen.guarded if one.lost), key=lambda one: one.resource)
+    sentences = [withdrawn(one.resource, one.withdrawn) for one in waiting if one.withdrawn]
+    if lost := {one.resource: one.lost for one in waiting if not one.withdrawn}:
+        figures = orphans.listed(f"{len(places)} {resource}" for resource, places in lost.items())
+        places = sorted(set().union(*lost.values()))
         some = orphans.listed("/".join(filter(None, one)) for one in places)
         why = f"of {figures} the copies are gone ({some})"
-        said.append(_lost(why, seen.identity, ",".join(held)))
-    return (conditions.RECREATION_HELD, ". ".join(said)) if said else None
+        sentences.append(_lost(why, seen.identity, ",".join(lost)))
+    return (conditions.RECREATION_HELD, ". ".join(sentences)) if sentences else None
 
 
 def _out_of_sync(seen: Seen) -> Problem | None:
-    space, found = seen.identity.space, {one.resource: one.orphans for one in seen.held}
-    said = [orphans.sentence(resource, places, space) for resource, places in sorted(found.items())]
+    space, found = seen.identity.space, {one.resource: one.orphans for one in seen.guarded}
+    sentences = [orphans.sentence(name, places, space) for name, places in sorted(found.items())]
     cause = conditions.ORPHANED
     if seen.others:
-        said.insert(0, another_namespace(seen.others, space))
+        sentences.insert(0, another_namespace(seen.others, space))
         cause = conditions.ANOTHER_NAMESPACE
-    return (cause, ". ".join(filter(None, said))) if any(said) else None
+    return (cause, ". ".join(filter(None, sentences))) if any(sentences) else None
 
 
 def _lost(why: str, identity: Identity, resources: str = ALL) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from konnector.claim import orphans
 from konnector.claim.orphans import Confirmation, Terms
 from konnector.mass_loss import decide, rules
-from konnector.mass_loss.decide import Confirmations, Held, Identity
+from konnector.mass_loss.decide import Confirmations, Guarded, Identity
 from konnector.mass_loss.waves import EndingNamespaces
 from konnector.space import active
 from konnector.space.active import Standing
@@ -166,9 +166,9 @@ class Guardian:
         return any(place.namespace == app_namespace for place in places)
 
     def report(self, cluster_binding: Manifest) -> Decision:
-        held = [guard.held for guard in self._kind_guards.values()]
+        guarded = [guard.guarded for guard in self._kind_guards.values()]
         others = {name: uid for name, uid in self._others.items() if uid}
-        seen = decide.Seen(cluster_binding, self.identity, held, others)
+        seen = decide.Seen(cluster_binding, self.identity, guarded, others)
         return decide.report(seen, now=self.now())
 
     def records(self) -> Decision:
@@ -215,8 +215,8 @@ class KindGuard:
         self._deletions: dict[ObjectKey, str] = {}
 
     @property
-    def held(self) -> Held:
-        return Held(
+    def guarded(self) -> Guarded:
+        return Guarded(
             self.resource,
             self.orphans,
             self.lost,

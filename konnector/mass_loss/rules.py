@@ -22,19 +22,19 @@ def few_of(binding: Manifest) -> int:
     return _number(manifest.annotations_of(binding).get(keys.DELETIONS_AT_ONCE, ""), FEW)
 
 
-def _number(said: str, otherwise: int) -> int:
-    return int(said) if said.isdecimal() and len(said) <= _DIGITS else otherwise
+def _number(text: str, otherwise: int) -> int:
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else otherwise
 
 
-def hold(kind: Kind, copy: Manifest, claim: Manifest, few: int) -> Patch | None:
+def deletion_mark(kind: Kind, copy: Manifest, claim: Manifest, few: int) -> Patch | None:
     """Return the mark of a held deletion, for later processes; None where it is there."""
-    if was_held(copy, claim, few):
+    if was_guarded(copy, claim, few):
         return None
     notes: Manifest = {keys.DELETION_HELD: f"{manifest.uid_of(claim)}/{few}"}
     return modification(CONTROL_PLANE, kind, copy, metadata={"annotations": notes})
 
 
-def was_held(copy: Manifest | None, claim: Manifest, few: int) -> bool:
+def was_guarded(copy: Manifest | None, claim: Manifest, few: int) -> bool:
     """Return whether the deletion of a claim was one of too many, and no more are allowed since.
 
     A new process does not know of those that were gone by then.

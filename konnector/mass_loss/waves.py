@@ -18,7 +18,7 @@ from reconciler.kube.store import Index, Store
 
 # So long a Namespace is on its way out before its claims may go, so that all of many are seen.
 SEEN_WHOLE: Final = timedelta(seconds=5)
-_HELD: Final = "held"
+_OURS: Final = "held"
 _APPS: Final = "apps"
 _LEAVING: Final = "leaving"
 _ENDING: Final = "ending"
@@ -34,7 +34,7 @@ class Wave(Generic[K]):
 
     def __init__(self) -> None:
         self._times: dict[K, datetime] = {}
-        self._held: dict[K, int] = {}
+        self._guarded: dict[K, int] = {}
 
     def too_many(
         self, key: K, there: Mapping[K, datetime], living: Callable[[], int], few: int
@@ -44,17 +44,17 @@ class Wave(Generic[K]):
         `there` is when each object was deleted that is still there, this one among them, and
         `living` returns how many are not being deleted. `few` are never too many.
         """
-        if self._held.get(key, -1) >= few:
+        if self._guarded.get(key, -1) >= few:
             return True
         mine = there[key]
         for one in [one for one in self._times if one not in there]:
             if mine - self._times[one] >= rules.AT_ONCE:
                 del self._times[one]
-                self._held.pop(one, None)
+                self._guarded.pop(one, None)
         self._times |= there
         if not rules.too_many(self._times.values(), mine, living, few):
             return False
-        self._held[key] = few
+        self._guarded[key] = few
         return True
 
     def leave_out(self, is_apart: Callable[[K], bool]) -> None:
@@ -132,24 +132,24 @@ class ClaimDeletions:
         found = (one for one in self._claims.values(_LEAVING) if not is_apart(one))
         there = {one: since for one in (*found, *mine) if (since := _moment(one[0])) is not None}
         count = self._claims.count
-        return self._wave.too_many(mine[0], there, lambda: count(_HELD) - count(_LEAVING), few)
+        return self._wave.too_many(mine[0], there, lambda: count(_OURS) - count(_LEAVING), few)
 
 
-def _held(claim: Manifest) -> tuple[ObjectKey, ...]:
+def _ours(claim: Manifest) -> tuple[ObjectKey, ...]:
     """Return the place of a claim that we hold, as an index does."""
-    held = keys.SYNCER in manifest.finalizers_of(claim)
-    return (ObjectKey(*manifest.identity_of(claim)),) if held else ()
+    is_ours = keys.SYNCER in manifest.finalizers_of(claim)
+    return (ObjectKey(*manifest.identity_of(claim)),) if is_ours else ()
 
 
 def _app(claim: Manifest) -> Iterable[str]:
     """Return the namespace of such a claim, as an index does."""
-    return (place.namespace for place in _held(claim) if place.namespace)
+    return (place.namespace for place in _ours(claim) if place.namespace)
 
 
 def _leaving(claim: Manifest) -> tuple[_Deletion, ...]:
     """Return when such a claim was deleted, and its place, as an index does."""
     time = manifest.get_text(claim, "metadata", "deletionTimestamp")
-    return tuple((time, place) for place in _held(claim)) if time else ()
+    return tuple((time, place) for place in _ours(claim)) if time else ()
 
 
 def _ending(namespace: Manifest) -> tuple[tuple[str, str, str], ...]:
@@ -158,5 +158,5 @@ def _ending(namespace: Manifest) -> tuple[tuple[str, str, str], ...]:
     return ((time, manifest.name_of(namespace), manifest.uid_of(namespace)),) if time else ()
 
 
-CLAIM_INDEXES: Final[Mapping[str, Index]] = {_HELD: _held, _APPS: _app, _LEAVING: _leaving}
+CLAIM_INDEXES: Final[Mapping[str, Index]] = {_OURS: _ours, _APPS: _app, _LEAVING: _leaving}
 NAMESPACE_INDEXES: Final[Mapping[str, Index]] = {_ENDING: _ending}

@@ -90,7 +90,7 @@ class Namespaces:
 
     async def _read(self, name: str, mapping: Manifest) -> Removal:
         gone = await self._is_gone(name, mapping)
-        removal = Removal(gone=gone, released=gone and await self._holds_released(mapping))
+        removal = Removal(gone=gone, released=gone and await self._has_released(mapping))
         # The identity of the app cluster and the confirmations have to be current, too.
         await self._guardian.look_at_app_cluster()
         await self._guardian.look_at_confirmations()
@@ -182,12 +182,12 @@ class Namespaces:
             plural, _, group = name.partition(".")
             kind = Kind(group, "", "", plural) if export is None else crd.instance_kind(export)
             try:
-                held = await listing.copies_in(self._link.plane, kind, [service])
+                copies = await listing.copies_in(self._link.plane, kind, [service])
             except ClusterError as error:
                 if export is not None or name in bound or not isinstance(error, Forbidden):
                     found.add(name)
                 continue
-            if any(keys.BOUND in annotations_of(one) for _, one in held):
+            if any(keys.BOUND in annotations_of(one) for _, one in copies):
                 found.add(name)
         return found
 
@@ -197,7 +197,7 @@ class Namespaces:
         kept = self._kept.pop(app_namespace, _Kept(now))
         about = f"app namespace {app_namespace}"
         for resource in kept.resources - resources:
-            self._link.troubles.say(resource, about, "")
+            self._link.troubles.report(resource, about, "")
         if not resources:
             return
         self._kept[app_namespace] = kept
@@ -205,7 +205,7 @@ class Namespaces:
         if now - kept.since < _HELD.total_seconds():
             return
         for resource in resources:
-            self._link.troubles.say(resource, about, _KEPT)
+            self._link.troubles.report(resource, about, _KEPT)
         unbound = {one for one in resources if self._link.around.binding(one) is None}
         if not unbound <= kept.noted:  # and no binding reports it
             kept.noted |= unbound
@@ -215,7 +215,7 @@ class Namespaces:
         """Ask whether an app namespace is gone, or still another one, as the view shows it."""
         live = await self._context.app.get(self._ref(name), metadata_only=True)
         shown = self._context.namespaces.get("", name)
-        return live is None or (shown is not None and decide.is_held(mapping, live))
+        return live is None or (shown is not None and decide.is_unproven(mapping, live))
 
     def _ref(self, name: str, namespace: str = "") -> Ref:
         return Ref(self._context.app.name, NAMESPACE, namespace, name)
@@ -231,7 +231,7 @@ class Namespaces:
                 ref = self._ref(seen.name, namespace=seen.name)
                 self._context.runtime.recorder.record(ref, live, note)
 
-    async def _holds_released(self, mapping: Manifest) -> bool:
+    async def _has_released(self, mapping: Manifest) -> bool:
         """Return whether released copies would go along, or nobody can tell."""
         service = get_text(mapping, "status", "namespace")
         if not service:

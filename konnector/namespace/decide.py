@@ -87,10 +87,10 @@ def leaving(seen: Seen) -> bool:
         return False
     if seen.app_namespace is None:
         return not seen.wanted
-    return is_held(seen.mapping, seen.app_namespace) and not _is_given(seen, seen.mapping)
+    return is_unproven(seen.mapping, seen.app_namespace) and not _is_given(seen, seen.mapping)
 
 
-def is_held(mapping: Manifest | None, app_namespace: Manifest | None) -> bool:
+def is_unproven(mapping: Manifest | None, app_namespace: Manifest | None) -> bool:
     """Return whether an app namespace is not known to be the one that was mapped.
 
     A mapping without its uid is judged first. What ends without it may end.
@@ -200,13 +200,13 @@ def _is_ending(namespace: Manifest) -> bool:
 def _recorded(seen: Seen, mapping: Manifest) -> Decision:
     """Note whose the mapping is, and how it is about its app namespace."""
     notes: dict[str, JSON] = {}
-    held = annotations_of(mapping)
-    known, uid = held.get(keys.APP_CLUSTER_UID), seen.app_cluster_uid
+    noted = annotations_of(mapping)
+    known, uid = noted.get(keys.APP_CLUSTER_UID), seen.app_cluster_uid
     if uid and known != uid and (not known or seen.confirmed):
         notes[keys.APP_CLUSTER_UID] = uid
     if seen.app_namespace is not None:
         notes |= _of_namespace(seen.app_namespace, mapping, seen.now)
-        if is_held(mapping, seen.app_namespace):
+        if is_unproven(mapping, seen.app_namespace):
             notes[keys.APP_NAMESPACE_UID] = uid_of(seen.app_namespace)
     if seen.stamped and not is_marked(mapping):
         notes[keys.UIDS_SINCE] = format_time(seen.now)

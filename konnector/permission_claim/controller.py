@@ -102,7 +102,7 @@ class PermissionClaims(PairedSync):
         there = self.there(place.namespace)
         if there is None:
             self.drop_event(place)
-            self.say(place, "")
+            self.report(place, "")
             self.guard.note(place)
             return None
         seen = await self._looked(place, there)
@@ -121,7 +121,7 @@ class PermissionClaims(PairedSync):
                 self.record(claim[1], about, claim[0])
         if not decision.tasks:
             self.drop_event(place)
-            self.say(place, "".join(note.message for note in decision.notes))
+            self.report(place, "".join(note.message for note in decision.notes))
             return HELD if kept else self._again(seen)
         if wait := self._stamps_in(seen):
             return wait
@@ -236,12 +236,12 @@ class PermissionClaims(PairedSync):
         copy = _orphan(seen)
         return None if copy is None else orphans.changes_in(copy, seen.terms, seen.now)
 
-    def say(self, place: ObjectKey, what: str) -> None:
+    def report(self, place: ObjectKey, problem: str) -> None:
         """Have the bindings report what is wrong with an object; "" for nothing any more."""
-        if what == self._refused.get(place, ""):
+        if problem == self._refused.get(place, ""):
             return
-        if what:
-            self._refused[place] = what
+        if problem:
+            self._refused[place] = problem
         else:
             del self._refused[place]
         self.link.around.changed("")

@@ -55,12 +55,12 @@ def _steps(seen: Seen, way: Way, owner: str) -> tuple[Step, ...]:
     (origin, copy), down = seen.pair(owner), owner == _PROVIDER
     from_, to = (CONTROL_PLANE, APP_CLUSTER) if down else (APP_CLUSTER, CONTROL_PLANE)
     if way is Way.BRING and origin is not None:
-        marks, held = _marks_of_copy(seen, origin, owner), manifest.annotations_of(copy or {})
+        marks, noted = _marks_of_copy(seen, origin, owner), manifest.annotations_of(copy or {})
         travel = _Travel(marks, carried_by(seen.rules, down=down))
         ref = Ref(to, seen.kind, *(seen.claim_place if down else seen.copy_place))
         brought = _brought(ref, origin, copy, travel)
         if copy is not None and not seen.stamps:
-            known = travel._replace(marks={key: marks[key] for key in marks if key in held})
+            known = travel._replace(marks={key: marks[key] for key in marks if key in noted})
             brought = brought if _brought(ref, origin, copy, known) else ()
         return (*brought, *_marked(from_, seen.kind, origin, owner))
     if copy is None:
@@ -121,14 +121,14 @@ def _must_be_made_anew(kind: Kind, origin: Manifest, copy: Manifest) -> bool:
 
 
 def _metadata_changes(origin: Manifest, copy: Manifest, travel: _Travel) -> dict[str, JSON]:
-    held, (marks, more) = manifest.annotations_of(copy), travel
+    noted, (marks, more) = manifest.annotations_of(copy), travel
     labels = decision.merge_diff(
         copies.travelling_labels(copy, more), copies.travelling_labels(origin, more)
     )
     annotations = decision.merge_diff(
         copies.travelling_annotations(copy, more), copies.travelling_annotations(origin, more)
     )
-    annotations |= {key: value for key, value in marks.items() if held.get(key) != value}
+    annotations |= {key: value for key, value in marks.items() if noted.get(key) != value}
     annotations |= orphans.unmarks(copy)
     changes = {"labels": labels, "annotations": annotations}
     return {name: change for name, change in changes.items() if change}
@@ -145,13 +145,13 @@ def _conflict(seen: Seen) -> Decision:
         return decision.NOTHING
     subject, given = f"{seen.kind} {seen.claim_place.name}", list[tuple[str, str, str]]()
     if ways.is_of_another_space(seen, consumer):
-        said = f"Another space brought the {subject} here, so it stays as it is. Rename one of them"
+        text = f"Another space brought the {subject} here, so it stays as it is. Rename one of them"
         given = [("annotate this one", keys.ORIGIN_SPACE_UID, seen.space_uid)]
     else:
-        said = f"The provider has another {subject}, so both stay as they are. Rename this one"
+        text = f"The provider has another {subject}, so both stay as they are. Rename this one"
         if ways.taking_down(seen, provider):
             given.append(("annotate this one", keys.RESOURCE_OWNER, _PROVIDER))
         if ways.may_go_up(seen, consumer):
             given.append(("have the provider's annotated", keys.RESOURCE_OWNER, _CONSUMER))
-    said += "".join(f", or {how} {key}: {to} to have it overwritten" for how, key, to in given)
-    return Decision(notes=(Note(CONFLICT, said, "Warning"),))
+    text += "".join(f", or {how} {key}: {to} to have it overwritten" for how, key, to in given)
+    return Decision(notes=(Note(CONFLICT, text, "Warning"),))

@@ -116,12 +116,12 @@ class Rule:
         return (
             self.reaches(place)
             and (not self.labels or self._labelled(live))
-            and all(_holds(term, place, live, partial) for term in self.fields)
+            and all(_is_met(term, place, live, partial) for term in self.fields)
         )
 
     def _labelled(self, live: Manifest) -> bool:
-        held = manifest.labels_of(live).items()
-        return any(wanted <= held for wanted in self.labels)
+        present = manifest.labels_of(live).items()
+        return any(wanted <= present for wanted in self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +295,8 @@ def _term(text: str) -> Term:
     )
 
 
-def _holds(term: Term, place: ObjectKey, live: Manifest, partial: bool) -> bool:
+def _is_met(term: Term, place: ObjectKey, live: Manifest, partial: bool) -> bool:
     if term.field == _TYPE:
         return partial or (manifest.get_text(live, _TYPE) == term.value) is term.equal
-    held = place.name if term.field == _NAME else place.namespace
-    return (held == term.value) is term.equal
+    value = place.name if term.field == _NAME else place.namespace
+    return (value == term.value) is term.equal

@@ -97,7 +97,7 @@ class Provider(TaskSupervisor):
 
         klutchctl waits for that (mapping.md 9), and without a provider nobody would tell it.
         """
-        return self.serving is None or not space_decide.says_connected(self.views.export(name))
+        return self.serving is None or not space_decide.is_connected(self.views.export(name))
 
     def look_at_export(self, name: str) -> None:
         """Have the status of an export written again, if need be."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from konnector.claim.controller import Claims
-from konnector.claim.copies import Pair, Say
+from konnector.claim.copies import InstanceTerms, Pair
 from konnector.context import SyncContext
 from konnector.permission_claim.controller import ClaimedResource, PermissionClaims
 from konnector.permission_claim.rules import Rule, rules_of
@@ -26,7 +26,7 @@ class Wanted:
     by: ObjectKey
     pair: Pair
     rules: Sequence[Rule] = ()
-    say: Say = field(default_factory=Say)
+    terms: InstanceTerms = field(default_factory=InstanceTerms)
 
 
 class Syncs(TaskSupervisor):
@@ -47,8 +47,8 @@ class Syncs(TaskSupervisor):
         """
         binding = by.name
         async with self._turn:
-            held = self._wanted.get(binding)
-            if held == wanted or (wanted is None and held is not None and held.by != by):
+            known = self._wanted.get(binding)
+            if known == wanted or (wanted is None and known is not None and known.by != by):
                 return
             running = self._instances.get(binding)
             if running is not None and (wanted is None or running.pair != wanted.pair):
@@ -62,7 +62,7 @@ class Syncs(TaskSupervisor):
                     made = Claims(wanted.pair, self._link, moved=self._look_again)
                     self._instances[binding] = made
                     self.start_worker(f"instances/{binding}", made)
-                self._instances[binding].follow(wanted.say)
+                self._instances[binding].follow(wanted.terms)
             await self._regroup()
 
     def wants(self, binding: str) -> bool:
@@ -126,8 +126,8 @@ class Syncs(TaskSupervisor):
         """Return why claims of a binding are not followed."""
         wanted = self._wanted.get(binding)
         found = [self._claims.get(_kind(rule)) for rule in wanted.rules] if wanted else []
-        said = [sentence for one in found if one is not None for sentence in one.problems]
-        return list(dict.fromkeys(said))
+        sentences = [sentence for one in found if one is not None for sentence in one.problems]
+        return list(dict.fromkeys(sentences))
 
     def claim_of(self, app_namespace: str, origin: Manifest) -> tuple[Kind, Manifest] | None:
         """Return the claim whose copy owns an object, with its kind."""

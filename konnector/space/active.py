@@ -79,8 +79,8 @@ def deletes_in(standing: Standing, now: float) -> timedelta | None:
 
 def mark_in(cluster_binding: Manifest) -> str:
     """Return the mark in a ClusterBinding: a holder, and the number of its process."""
-    said = conditions.get(cluster_binding, conditions.KONNECTOR_ACTIVE)
-    return "" if said is None else " ".join(said.message.split()[:2])
+    condition = conditions.get(cluster_binding, conditions.KONNECTOR_ACTIVE)
+    return "" if condition is None else " ".join(condition.message.split()[:2])
 
 
 def report(standing: Standing, found: str, now: float) -> Decision:
@@ -89,8 +89,8 @@ def report(standing: Standing, found: str, now: float) -> Decision:
     if found != standing.mark and not writes(standing, found, now):
         return Decision(again=again)
     if not why:
-        said = Condition(cause.type, conditions.TRUE, message=standing.mark)
-        return Decision(conditions=(said,), again=again)
+        active = Condition(cause.type, conditions.TRUE, message=standing.mark)
+        return Decision(conditions=(active,), again=again)
     note = Note(cause.reason, why, "Warning", action="Hold")
     return Decision(conditions=(conditions.false(cause, why),), notes=(note,), again=again)
 

@@ -74,8 +74,8 @@ def beat(seen: ClusterBindingView, *, now: datetime, version: str | None) -> Dec
     `version` is what `konnector_version` returned. Nothing about Secrets in the app
     cluster holds up a beat: those are written by `mirror`.
     """
-    held = manifest.get_map(seen.cluster_binding, "status")
-    last = moment(manifest.get_text(held, "lastHeartbeatTime"))
+    status = manifest.get_map(seen.cluster_binding, "status")
+    last = moment(manifest.get_text(status, "lastHeartbeatTime"))
     age = None if last is None else now - last
     fields: dict[str, JSON] = {
         "heartbeatInterval": format_duration(INTERVAL),
@@ -86,7 +86,7 @@ def beat(seen: ClusterBindingView, *, now: datetime, version: str | None) -> Dec
         fields["lastHeartbeatTime"] = format_time(now)
     else:
         again = PULSE - age
-    new = {key: value for key, value in fields.items() if held.get(key) != value}
+    new = {key: value for key, value in fields.items() if status.get(key) != value}
     return Decision(conditions=tuple(_conditions(seen, version)), fields=new, again=again)
 
 
@@ -183,15 +183,15 @@ def _standing(seen: ClusterBindingView, content: bytes, target: Manifest | None)
     """Return how a Secret in the app cluster relates to the provider's kubeconfig."""
     if target is None:
         return "missing"
-    held = kubeconfig_content(target, "")
-    if held == content:
+    current = kubeconfig_content(target, "")
+    if current == content:
         return "same"
-    namespace = None if isinstance(held, str) else judge.leads_to(held)
-    if isinstance(held, str) or namespace is None:
+    namespace = None if isinstance(current, str) else judge.leads_to(current)
+    if isinstance(current, str) or namespace is None:
         return "old"  # the present one is unusable
     if namespace != manifest.namespace_of(seen.cluster_binding):
         return "elsewhere"
-    chosen = judge.same_but_for_server(held, content) and not is_mirrored(target)
+    chosen = judge.same_but_for_server(current, content) and not is_mirrored(target)
     return "rerouted" if chosen else "old"
 
 
@@ -245,8 +245,8 @@ VERSION: Final = konnector_version(metadata.version("klutchctl"))
 
 def is_anothers(cluster_binding: Manifest | None, version: str | None = VERSION) -> bool:
     """Return whether another program was the last to serve a space."""
-    held = manifest.get_text(cluster_binding, "status", "konnectorVersion")
-    return held not in ("", version or UNKNOWN)
+    last = manifest.get_text(cluster_binding, "status", "konnectorVersion")
+    return last not in ("", version or UNKNOWN)
 
 
 def void(cluster_binding: Manifest, mappings: Iterable[Manifest]) -> Decision:
@@ -288,8 +288,8 @@ def export_status(seen: ExportView, *, now: datetime) -> Decision:
     """
     if manifest.is_deleting(seen.export):
         return decision.NOTHING
-    held = conditions.of(seen.export)
-    after = held
+    before = conditions.of(seen.export)
+    after = before
     for one in _own(seen):
         after = conditions.set_condition(after, one, now=now)
     fields: dict[str, JSON] = {}
@@ -297,12 +297,12 @@ def export_status(seen: ExportView, *, now: datetime) -> Decision:
         after = conditions.copy_conditions(after, _of_crd(seen.crd))
         after = conditions.summarize(after, now=now)
         fields = _names_and_versions(seen.export, seen.crd)
-    if after != held:
+    if after != before:
         fields["conditions"] = conditions.dump(after)
     return Decision(fields=fields)
 
 
-def says_connected(export: Manifest | None) -> bool:
+def is_connected(export: Manifest | None) -> bool:
     """Return whether an export that stays says that its objects are synced."""
     return export is not None and not manifest.is_deleting(export) and reports_sync(export)
 
@@ -339,5 +339,5 @@ def _names_and_versions(export: Manifest, crd: Manifest) -> dict[str, JSON]:
         "storedVersions": manifest.get_list(crd, "status", "storedVersions"),
     }
     reported = {key: value for key, value in wanted.items() if value}
-    held = manifest.get_map(export, "status")
-    return decision.merge_diff({key: held.get(key) for key in reported}, reported)
+    status = manifest.get_map(export, "status")
+    return decision.merge_diff({key: status.get(key) for key in reported}, reported)

@@ -88,13 +88,13 @@ CLAIMS: Final = (
     ),
     _guard(
         "mass-deletion",
-        r"seen\.deletes_held",
+        r"seen\.delete_guard",
         "copies go with a CRD that somebody deletes",
         f"{_MODEL}instances.py",
     ),
     _guard(
         "recreation",
-        r"seen\.creates_held and \(is_lost or seen\.withdrawn\)",
+        r"seen\.create_guard and \(is_lost or seen\.withdrawn\)",
         "a lost service is replaced by an empty one",
         "tests/contract/trust/test_t16_lost_copies.py",
     ),
@@ -162,7 +162,7 @@ CLAIMS: Final = (
     ),
     Mutation(
         "left-whatever-it-says",
-        r" and digest\(said\[key\]\) == value",
+        r" and digest\(stated\[key\]\) == value",
         "what a claim says anew stays below, as the provider took something else away",
         (f"{_MODEL}values.py",),
     ),
@@ -181,7 +181,7 @@ CLAIMS: Final = (
     ),
     Mutation(
         "copy-before-finalizer",
-        r"steps = \(\*held, decision\.Create",
+        r"steps = \(\*finalizing, decision\.Create",
         "a claim may go while its copy is made",
         (_INSTANCE,),
         new="steps = (decision.Create",
@@ -329,11 +329,11 @@ IDENTITY: Final = (
     _blind("origin-space", r"identity\.of_mark\(seen\.sp.*", "False", _CONTENT),
     _blind("namespace-uid", r"(?<=return )life is Life\.A.*", "False", _LIVES),
     _blind("namespace-unknown", r"not _is_ending\(app_na.*", "False", _ANOTHER),
-    _blind("namespace-held", r" or self\.link\.mappings\.is_held\(.*(?=:)", "", _LIVES),
+    _blind("namespace-held", r" or self\.link\.mappings\.is_unproven\(.*(?=:)", "", _LIVES),
     _blind("namespace-left", r"identity\.of_mark\(former, .*", "True", _LIVES),
     _blind("app-cluster-uid", r"identity\.recorded_app_c.* - ", "set() - ", _GUARD),
     _blind("space-uid", r"identity\.recorded_spaces - ", "set() - ", _GUARD),
-    _blind("space-record", r"held and not confirmed", "False", _GUARD),
+    _blind("space-record", r"recorded and not confirmed", "False", _GUARD),
     _blind("space-left", r"(?<=return )recorded in identity\.lives.*", "True", _LIVES),
     _blind(
         "old-account", r"former not in lives(?= and)", "False", "tests/unit/blueprints/test_rbac.py"
@@ -461,10 +461,10 @@ BACKEND: Final = (
     ),
     Mutation(
         "networks-only-of-flags",
-        r"replace\(said, beside=networks\.of_environment\(environ\)\)",
+        r"replace\(stated, beside=networks\.of_environment\(environ\)\)",
         "a konnector obeys the arguments of a tenant alone",
         ("tests/unit/konnector/test_settings.py",),
-        new="said",
+        new="stated",
     ),
     Mutation(
         "release-deletes",

@@ -11,10 +11,10 @@ ROWS = {
     "no copy yet": (seen(claim({}), None), False, "pending"),
     "a cluster refuses what it says": (seen(claim(), copy()), True, "refused"),
     "a cluster refuses its copy": (seen(claim({}), None), True, "refused"),
-    "its copy was lost with others": (seen(claim(), None, creates_held="why"), False, "held"),
+    "its copy was lost with others": (seen(claim(), None, create_guard="why"), False, "held"),
     "its name is taken": (seen(claim({}), None, taken="x"), True, "held"),
     "it goes": (seen(leaving(claim()), copy()), False, "deleting"),
-    "it may not go": (seen(leaving(claim()), copy(), deletes_held="why"), False, "held"),
+    "it may not go": (seen(leaving(claim()), copy(), delete_guard="why"), False, "held"),
     "it is not there, an orphan may be": (seen(None, copy()), False, None),
 }
 

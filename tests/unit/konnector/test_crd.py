@@ -280,7 +280,7 @@ def test_what_an_orphaning_deletion_left_says_that_it_was_released(manager, rele
 def test_what_another_binding_takes_that_no_view_shows_is_its_own():
     """Two konnectors that serve one app cluster do not take a CRD from each other for ever."""
     held = live_like(LIVE, ownerReferences=[reference("elsewhere")])
-    owner = replace(OWNER, held="uid-of-crd")
+    owner = replace(OWNER, owned_crd="uid-of-crd")
     assert plan(export(), held, owner) == Plan("foreign")
     made_anew = live_like(held, uid="uid-of-another-crd")
     assert plan(export(), made_anew, owner).standing == "left"
@@ -479,8 +479,8 @@ def test_a_stored_version_is_replaced_only_where_no_claim_loses_a_field(old, new
     before["status"] = {**LIVE["status"], "storedVersions": ["v1"]}
     offer = export(version_of("v2", new))
     found = plan(offer, before, OWNER)
-    assert found == Plan("ours", held="v1") if held else found.step.body["spec"]
-    assert (found.held, found.same_spec) == ("v1" if held else "", False)
+    assert found == Plan("ours", kept_version="v1") if held else found.step.body["spec"]
+    assert (found.kept_version, found.same_spec) == ("v1" if held else "", False)
     # Each of these lets it follow: nothing is stored, the version stays, a person agrees.
     assert crd.plan(offer, before, OWNER, unclaimed=True).step is not None
     other = {**before, "status": {**LIVE["status"], "storedVersions": ["v0"]}}

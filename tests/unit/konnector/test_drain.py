@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.binding import drain
-from konnector.binding.drain import BATCH, RECHECK, SOMEWHAT_LATER, Seen, decide, is_held, syncs
+from konnector.binding.drain import BATCH, RECHECK, SOMEWHAT_LATER, Seen, decide, syncs, waits
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE, claim_status
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Delete, Patch, unfinalized
@@ -450,7 +450,7 @@ def test_detaching(one, change):
 def test_a_detached_binding_is_not_held():
     patch = unfinalized(APP_CLUSTER, API_SERVICE_BINDING, leaving(), keys.DRAIN)
     assert patch is not None
-    assert not is_held(merged(leaving(), patch.body))
+    assert not waits(merged(leaving(), patch.body))
     assert unfinalized(APP_CLUSTER, API_SERVICE_BINDING, binding("Release"), keys.DRAIN) is None
 
 
@@ -499,7 +499,7 @@ def test_many_instances_are_let_go_in_parts():
         leaving(), [copy(f"d{i}") for i in range(count)], [held(f"d{i}") for i in range(count)]
     )
     looks = 0
-    while is_held(world.binding):
+    while waits(world.binding):
         assert len(world.turn().tasks) <= BATCH
         looks += 1
     assert looks == 2 * count // BATCH + 1
@@ -526,10 +526,10 @@ def test_a_drain_that_is_disturbed_ends_all_the_same(objects, policy, fails):
     before = [name_of(one) for _, one in (*copies, *instances)]
     world = World(leaving(policy), copies, instances, fails=fails)
     for _ in range(100):
-        if not is_held(world.binding):
+        if not waits(world.binding):
             break
         world.turn()
-    assert not is_held(world.binding)
+    assert not waits(world.binding)
     assert [*world.copies, *world.instances] == before
     for one in world.copies.values():
         assert keys.BOUND not in annotations_of(one)

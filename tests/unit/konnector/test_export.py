@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from konnector import CONTROL_PLANE
-from konnector.space.decide import ExportView, export_status, says_connected
+from konnector.space.decide import ExportView, export_status, is_connected
 from reconciler.api import API_SERVICE_EXPORT
 from reconciler.core.decision import NOTHING, status_patch
 from reconciler.core.manifest import ref_of
@@ -106,7 +106,7 @@ SAYS = {
 
 @pytest.mark.parametrize(("held", "expected"), SAYS.values(), ids=SAYS.keys())
 def test_what_it_says_of_the_connection(held, expected):
-    assert says_connected(held) is expected
+    assert is_connected(held) is expected
 
 
 def test_a_binding_that_does_not_report():

@@ -8,7 +8,7 @@ import pytest
 from konnector import APP_CLUSTER
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss import rules
-from konnector.mass_loss.decide import ALL, Confirmations, Held, Identity, Recreation, Seen
+from konnector.mass_loss.decide import ALL, Confirmations, Guarded, Identity, Recreation, Seen
 from konnector.mass_loss.waves import Wave
 from reconciler.api import CLUSTER_BINDING
 from reconciler.core import conditions, keys
@@ -244,11 +244,11 @@ def said(decision):
     return [(one.type, one.status, one.reason) for one in decision.conditions]
 
 
-ORPHANS = Held(DATABASES, orphans={place("b"), place("a")})
-LOST = Held(DATABASES, lost={place("a")})
-DELETED = Held(DATABASES, deletions={"Copies are kept"})
+ORPHANS = Guarded(DATABASES, orphans={place("b"), place("a")})
+LOST = Guarded(DATABASES, lost={place("a")})
+DELETED = Guarded(DATABASES, deletions={"Copies are kept"})
 REPORTED: dict[str, Any] = {
-    "nothing is said before the first trouble": ([Held(DATABASES)], {}, []),
+    "nothing is said before the first trouble": ([Guarded(DATABASES)], {}, []),
     "orphans": ([ORPHANS], {}, [("InstancesInSync", "False", "Orphaned")]),
     "an app namespace of another uid": (
         [ORPHANS], {"others": {"dev": "new"}}, [("InstancesInSync", "False", "AnotherNamespace")],
@@ -291,7 +291,7 @@ def test_what_the_cluster_binding_tells(things, facts, expected):
 def test_an_event_comes_once_for_the_same():
     held = conditions.dump(reported(ORPHANS).conditions)
     assert reported(ORPHANS, held=held).notes == ()
-    assert reported(Held(DATABASES, orphans={place("a")}), held=held).notes != ()
+    assert reported(Guarded(DATABASES, orphans={place("a")}), held=held).notes != ()
 
 
 def test_what_is_reported_already_is_not_written_again():

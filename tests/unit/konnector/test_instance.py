@@ -148,9 +148,9 @@ def test_what_a_guard_holds_is_reported_at_the_claim():
     goes = leaving(claim(), SYNCER)
     known = copy({"annotations": {BOUND: "true", keys.DELETION_HELD: f"{uid_of(goes)}/5"}})
     for one, other, held, steps in (
-        (goes, copy(), {"deletes_held": "Why."}, ["mark copy"]),
-        (goes, known, {"deletes_held": "Why."}, []),
-        (claim(), None, {"creates_held": "Why."}, []),
+        (goes, copy(), {"delete_guard": "Why."}, ["mark copy"]),
+        (goes, known, {"delete_guard": "Why."}, []),
+        (claim(), None, {"create_guard": "Why."}, []),
     ):
         found = look(one, other, **held)
         assert isinstance(found, Decision)
@@ -162,7 +162,7 @@ def test_what_is_bound_again_without_its_copy_says_no_more_that_it_is_unbound():
     stop: Any = claim_status.stopped(claim(), claim_status.RELEASED, now=NOW)
     ready = {"type": "Ready", "status": "True"}
     said = {"conditions": [ready, *stop["conditions"]]}
-    for held in ({"creates_held": "Why."}, {"taken": True}):
+    for held in ({"create_guard": "Why."}, {"taken": True}):
         found = look(claim(status=said), None, **held)
         assert one_step(found).operations[1]["value"] == [ready]
         assert len(found.notes) == 1
@@ -222,12 +222,12 @@ def test_a_claim_repeats_what_its_copy_waits_for(said, age, message):
 
 
 def test_a_guard_against_recreation_lets_new_claims_through():
-    assert reported(look(claim({}), None, creates_held="Why.")) == ["hold claim", "create copy"]
-    assert reported(look(claim({}), None, creates_held="Why.", withdrawn=True)) == []
+    assert reported(look(claim({}), None, create_guard="Why.")) == ["hold claim", "create copy"]
+    assert reported(look(claim({}), None, create_guard="Why.", withdrawn=True)) == []
 
 
 def test_a_guard_against_deletion_lets_a_claim_go_that_has_no_copy():
-    found = look(leaving(claim(), SYNCER), None, deletes_held="Why.")
+    found = look(leaving(claim(), SYNCER), None, delete_guard="Why.")
     assert reported(found) == ["let the claim go"]
 
 
@@ -302,12 +302,12 @@ LIVES: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "its own goes": (GOING, made_for("uid-dev"), {}, ["delete copy"], []),
     "one of a time without uids goes as it did": (GOING, copy(), {}, ["delete copy"], []),
     "S28: marks that were copied from one that lives are words": (
-        bound("uid-of-other"), None, {"creates_held": "Why.", "copied": True}, ["create copy"], [],
+        bound("uid-of-other"), None, {"create_guard": "Why.", "copied": True}, ["create copy"], [],
     ),
     "S28: those of one that is no more tell of a loss": (
-        bound("uid-of-other"), None, {"creates_held": "Why."}, [], ["RecreationHeld"],
+        bound("uid-of-other"), None, {"create_guard": "Why."}, [], ["RecreationHeld"],
     ),
-    "S28: its own do": (bound("uid-dev"), None, {"creates_held": "Why."}, [], ["RecreationHeld"]),
+    "S28: its own do": (bound("uid-dev"), None, {"create_guard": "Why."}, [], ["RecreationHeld"]),
     "a pair without uids waits for its turn": (
         claim(), copy(), {"stamps_in": timedelta(seconds=1)}, [], [],
     ),

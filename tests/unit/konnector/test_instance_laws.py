@@ -182,8 +182,8 @@ def looks(draw) -> Any:
         NOW,
         claim_gone=claim is None and draw(st.booleans()),
         copy_whole=draw(st.booleans()),
-        deletes_held=draw(guards),
-        creates_held=draw(guards),
+        delete_guard=draw(guards),
+        create_guard=draw(guards),
         settled=draw(st.booleans()),
         taken="x" if copy is None and draw(st.booleans()) else "",
     )
@@ -207,7 +207,7 @@ def test_nothing_is_deleted_on_a_guess(seen):
         assert seen.terms.grace is not None
         assert keys.ORPHANED in manifest.annotations_of(seen.copy)
     else:
-        assert not seen.deletes_held
+        assert not seen.delete_guard
         assert manifest.is_deleting(seen.claim)
         assert keys.SYNCER in manifest.finalizers_of(seen.claim)
     assert not manifest.is_deleting(seen.copy)
@@ -234,7 +234,7 @@ def test_no_copy_is_made_before_the_claim_is_held(seen):
             assert held or keys.SYNCER in manifest.finalizers_of(first.body)
             assert not manifest.is_deleting(seen.claim)
             assert not seen.taken
-            assert not (copies.is_managed(seen.claim) and seen.creates_held)
+            assert not (copies.is_managed(seen.claim) and seen.create_guard)
 
 
 @given(looks())

@@ -96,7 +96,7 @@ class World:
                 namespaces=SimpleNamespace(get=lambda *_: self.live), clock=clock, app=app
             ),
             guards=guards, views=views, plane=plane, around=around, space_uid="space",
-            troubles=SimpleNamespace(say=self.say), executor=SimpleNamespace(execute=self.execute),
+            troubles=self, executor=self,
         )  # fmt: skip
         syncs: Any = SimpleNamespace(
             needs=lambda _: False, has_copies=lambda _: False, settled=True, kinds=[],
@@ -116,9 +116,9 @@ class World:
     async def execute(self, decision):
         self.decisions.append(decision)
 
-    def say(self, resource, about, what):
+    def report(self, resource, about, problem):
         assert about == "app namespace dev"
-        (self.said.add if what else self.said.discard)(resource)
+        (self.said.add if problem else self.said.discard)(resource)
 
     @property
     def deletes(self):
