@@ -19,7 +19,7 @@ from reconciler.source import disk
 T = TypeVar("T")
 
 
-def snapshot_in(path: Path, *, ref: str | None, check_owner: bool) -> Snapshot:
+def snapshot_in(path: Path, *, check_owner: bool, ref: str | None = None) -> Snapshot:
     """Return the files of the fleet in a folder or file: as they are there, or at a Git ref.
 
     Raises InvalidRepository, ConfigError and HostError.
@@ -70,12 +70,12 @@ def fleet_of(place: Place, settings: Settings) -> Fleet:
     return _usable(*load.load(snapshot_of(place, settings)))
 
 
-def fleet_in(path: Path, *, check_owner: bool, ref: str | None = None) -> Fleet:
+def fleet_in(path: Path, *, check_owner: bool) -> Fleet:
     """Return the fleet in a folder or file, and tell its warnings on standard error.
 
     Raises InvalidRepository with all its problems.
     """
-    return _usable(*load.load(snapshot_in(path, ref=ref, check_owner=check_owner)))
+    return _usable(*load.load(snapshot_in(path, check_owner=check_owner)))
 
 
 def base_of(place: Place, ref: str, settings: Settings) -> load.Base:

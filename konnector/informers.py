@@ -22,20 +22,19 @@ from reconciler.kube.informer import Informer
 from reconciler.kube.store import Store, Trim, without_managed_fields
 
 
-class SingleObjectInformers(InformerSet[ObjectKey]):
-    """The objects that are needed. `on_change(key)` is called when one is read or changes."""
+class SecretInformers(InformerSet[ObjectKey]):
+    """Follows the Secrets that are needed. `on_change(key)`: one is read, or changes."""
 
     def __init__(
         self,
         cluster: Cluster,
-        kind: Kind,
         metrics: Metrics,
         *,
         on_change: Callable[[ObjectKey], None],
         trim: Trim = without_managed_fields,
     ) -> None:
         super().__init__(metrics)
-        self._cluster, self._kind, self._on_change = cluster, kind, on_change
+        self._cluster, self._on_change = cluster, on_change
         self._trim = trim
         self._needs: dict[Hashable, frozenset[ObjectKey]] = {}
 
@@ -48,7 +47,7 @@ class SingleObjectInformers(InformerSet[ObjectKey]):
         for key in wanted - self.keys():
             informer = Informer(
                 self._cluster,
-                self._kind,
+                SECRET,
                 namespace=key.namespace,
                 fields=f"metadata.name={key.name}",
                 trim=self._trim,
@@ -57,11 +56,11 @@ class SingleObjectInformers(InformerSet[ObjectKey]):
             self.add(key, informer, on_synced=partial(self._on_change, key))
 
     def knows(self, key: ObjectKey) -> bool:
-        """Return whether an object was read, or that there is none."""
+        """Return whether a Secret was read, or that there is none."""
         return self.synced(key) is not None
 
     def object(self, key: ObjectKey) -> Manifest | None:
-        """Return an object that is needed; None where none was seen."""
+        """Return a Secret that is needed; None where none was seen."""
         recent = self.get(key)
         return None if recent is None else recent.view.store.get(*key)
 
@@ -90,7 +89,7 @@ class SpaceInformers(TaskSupervisor):
         kinds.add(API_SERVICE_NAMESPACE, mappings)
         self.cluster_bindings, self.exports = bindings.store, exports.store
         self.mappings = mappings.store
-        self.secrets = SingleObjectInformers(cluster, SECRET, metrics, on_change=on_change)
+        self.secrets = SecretInformers(cluster, metrics, on_change=on_change)
         self.start_worker("kinds", kinds)
         self.start_worker("secrets", self.secrets)
 

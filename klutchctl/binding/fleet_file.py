@@ -61,7 +61,7 @@ def opened(file: Path, settings: Settings, *, force: bool) -> FleetFile:
     if not settings.clusters and settings.selector is None:
         raise ConfigError("for which clusters? Name them with --cluster or -l", where="--write")
     folder = _fleet_of(file)
-    snapshot = repository.snapshot_in(folder, ref=None, check_owner=settings.git_owner_check)
+    snapshot = repository.snapshot_in(folder, check_owner=settings.git_owner_check)
     path = Path(os.path.relpath(file.absolute(), folder)).as_posix()
     if file.exists() and not force:
         raise ConfigError("is there already", where=str(file), hint="--force replaces it")

@@ -122,7 +122,7 @@ async def _live(
     from reconciler.watch.fleet_state import FleetState, SourceView
     from reconciler.watch.loop import States
 
-    tree = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
+    tree = repository.snapshot_in(path, check_owner=settings.git_owner_check)
     fleet = repository.documents(tree).fleet
     source = SourceView(url=str(path), revision=fleet.revision)
     states = States(FleetState(name=fleet.name, source=source, fleet=fleet))

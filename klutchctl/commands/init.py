@@ -214,7 +214,7 @@ def _imported(path: Path, out: Path | None, settings: Settings) -> int:
 
     from klutchctl import files, repository
 
-    snapshot = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
+    snapshot = repository.snapshot_in(path, check_owner=settings.git_owner_check)
     folder = path if path.is_dir() else path.parent
     job = _Import(snapshot, repository.documents(snapshot), folder, settings)
     target = job.file(out)

@@ -304,7 +304,7 @@ def why(
     from reconciler.reports.partial_plans import parse_target
 
     named = parse_target(target)
-    tree = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
+    tree = repository.snapshot_in(path, check_owner=settings.git_owner_check)
     loaded = repository.documents(tree)
     explanation, health = (
         uvloop.run(_asked(loaded, named, settings))

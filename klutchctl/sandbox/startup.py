@@ -185,7 +185,7 @@ def _postgresql_ok(port: int, timeout: float) -> bool:
     return answer[:1] in (b"R", b"E") and _CANNOT_CONNECT_NOW not in answer
 
 
-def last_words(log: Path, *, count: int = 5) -> Sequence[str]:
+def last_words(log: Path) -> Sequence[str]:
     """Return the last error lines of a log, or its last lines where none looks like an error."""
     try:
         with log.open("rb") as stream:
@@ -194,5 +194,5 @@ def last_words(log: Path, *, count: int = 5) -> Sequence[str]:
     except OSError:
         return ()
     lines = [line.rstrip() for line in lines if line.strip()]
-    last = ([line for line in lines if _TELLING.search(line)] or lines)[-count:]
+    last = ([line for line in lines if _TELLING.search(line)] or lines)[-5:]
     return [line if len(line) <= _WIDEST else f"{line[:_WIDEST]}..." for line in last]

@@ -13,7 +13,7 @@ from konnector.binding.release import key_of
 from konnector.claim import copies
 from konnector.claim.copies import InstanceTerms, Pair
 from konnector.context import AgentContext
-from konnector.informers import SingleObjectInformers
+from konnector.informers import SecretInformers
 from konnector.kubeconfig import judge
 from konnector.kubeconfig.judge import Judged
 from konnector.mass_loss import rules as mass_loss_rules
@@ -29,7 +29,7 @@ from reconciler.controller.executor import observed
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision, Note
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import SECRET, ObjectKey, Ref
+from reconciler.core.refs import ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
 from reconciler.kube.requests import ListQuery
@@ -62,9 +62,8 @@ class Bindings:
         self._recent = ReadYourWrites(view)
         self._kind = view.store.kind
         # Whole: an address is mirrored, unless it is of somebody else.
-        self.secrets = SingleObjectInformers(
+        self.secrets = SecretInformers(
             cluster,
-            SECRET,
             context.metrics,
             on_change=self._secret_changed,
             trim=lambda whole: whole,

@@ -13,7 +13,7 @@ from typing import Final
 
 from konnector import APP_CLUSTER
 from konnector.context import AgentContext
-from konnector.informers import SingleObjectInformers
+from konnector.informers import SecretInformers
 from konnector.kubeconfig import connections, judge
 from konnector.kubeconfig.connections import Connect, RotatingCluster
 from konnector.settings import ControlPlaneMode
@@ -106,8 +106,8 @@ class AppKubeconfig(TaskSupervisor):
             metrics=context.metrics,
             depends_on=(plane.connectivity,),
         )
-        self._views = SingleObjectInformers(
-            plane, SECRET, context.metrics, on_change=lambda _: controller.enqueue(_KEY)
+        self._views = SecretInformers(
+            plane, context.metrics, on_change=lambda _: controller.enqueue(_KEY)
         )
         self._views.need(_KEY, [self._place])
         self.start_worker("secret", self._views)

@@ -110,8 +110,10 @@ def sentences(claim: Manifest) -> str:
     found = terms(claim)
     plain = found.kind.isascii() and found.kind.isprintable() and " " not in found.kind
     wanted = "required" if get_bool(claim, "required") else "optional"
-    kind = found.kind if plain else _quoted(found.kind)
-    rows = (" ".join([f"\t{one.name}:", one.text, *map(_quoted, one.items)]) for one in found.rows)
+    kind = found.kind if plain else json.dumps(found.kind)
+    rows = (
+        " ".join([f"\t{one.name}:", one.text, *map(json.dumps, one.items)]) for one in found.rows
+    )
     heading = f"The provider asks for this ({wanted}): {found.begin} {kind} {found.end}"
     return "\n".join([heading, *rows])
 
@@ -161,7 +163,3 @@ def openings(claim: Manifest) -> list[str]:
 def _inside(claim: Manifest) -> list[str]:
     namespaces = filter(is_reserved, get_texts(claim, "selector", "namespaces"))
     return [f"{claim_key(claim)} in {namespace}" for namespace in namespaces]
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text)

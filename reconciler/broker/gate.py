@@ -29,16 +29,9 @@ class Gate:
     change. Ask `closed` when the turn has come.
     """
 
-    def __init__(
-        self,
-        *,
-        now: Callable[[], float],
-        at_once: int = 4,
-        per_owner: int = 3,
-        per_space: int = 2,
-    ) -> None:
+    def __init__(self, *, now: Callable[[], float]) -> None:
         self._now = now
-        self._places = Places(at_once, per_owner=per_owner, per_space=per_space)
+        self._places = Places(4, per_owner=3, per_space=2)
         self._row: list[str] = []  # the spaces of the last calls that failed
         # Whose calls failed while the catalogue answered: it is these calls that do it.
         self._suspects: set[str] = set()

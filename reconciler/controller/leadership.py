@@ -35,17 +35,9 @@ class LeaseLost(KlutchError):
 class Leadership:
     """The wish to lead. `fence` is asked before each write of the work, and closes in time."""
 
-    def __init__(
-        self,
-        lease: Lease,
-        fence: WriteFence,
-        *,
-        clock: Clock,
-        metrics: Metrics,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
+    def __init__(self, lease: Lease, fence: WriteFence, *, clock: Clock, metrics: Metrics) -> None:
         self._lease, self._fence = lease, fence
-        self._clock, self._metrics, self._jitter = clock, metrics, jitter
+        self._clock, self._metrics = clock, metrics
         self._unanswered = False
         self._seen: Manifest | None = None  # the hold of another
         self._seen_at = 0.0
@@ -122,7 +114,7 @@ class Leadership:
                     log.warning("the lease cannot be acquired", extra=fields)
                 warned = True
             # Candidates that began together do not ask together for ever.
-            await self._clock.sleep(self._lease.times.period * (0.75 + self._jitter() / 2))
+            await self._clock.sleep(self._lease.times.period * (0.75 + random.random() / 2))
 
     async def _try(self) -> bool:
         """Take the lease if nobody holds it, or nobody who lives."""

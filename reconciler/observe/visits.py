@@ -72,10 +72,10 @@ class NoIdentity(Exception):
 class ReadSlots:
     """The limits of one event loop: clusters with open connections, and those that are read."""
 
-    def __init__(self, pace: Pace, *, wide: int = WIDE, slot_seconds: float = SLOT_SECONDS) -> None:
+    def __init__(self, pace: Pace, *, slot_seconds: float = SLOT_SECONDS) -> None:
         self._timeout, self._slot_seconds = pace.timeout, slot_seconds
         self._slots = Places(pace.parallelism)
-        self._wide = asyncio.Semaphore(max(wide, pace.parallelism))
+        self._wide = asyncio.Semaphore(max(WIDE, pace.parallelism))
 
     @asynccontextmanager
     async def turn(self, seconds: float | None = None) -> "AsyncIterator[ReadTurn]":

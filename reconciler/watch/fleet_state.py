@@ -185,7 +185,7 @@ def round_ended(
     if applied is None and record.result in ("done", "nothing") and not (left or state.suspended):
         applied = record.ended_at
     return replace(
-        _with_board(state, result.board, task.scope),
+        board_seen(state, result.board, task.scope),
         running=None,
         waiting=waiting,
         storms=result.storms,
@@ -199,12 +199,8 @@ def round_failed(state: FleetState, record: RoundRecord) -> FleetState:
     return replace(state, running=None, history=_remembered(state.history, record))
 
 
-def board_seen(state: FleetState, board: Board, scope: Scope) -> FleetState:
-    """Return the state after a look at units without a round."""
-    return _with_board(state, board, scope)
-
-
-def _with_board(state: FleetState, board: Board | None, scope: Scope) -> FleetState:
+def board_seen(state: FleetState, board: Board | None, scope: Scope) -> FleetState:
+    """Return the state after a look at units; None is no look."""
     if board is None:
         return state
     older = state.board

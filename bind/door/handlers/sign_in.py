@@ -4,7 +4,7 @@ import base64
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 from urllib.parse import urlencode
@@ -38,8 +38,8 @@ _HOPPED: Final = "hop"
 class SignIn:
     """Sends browsers to the provider, and takes them back."""
 
-    def __init__(self, services: Services, random: Callable[[int], bytes] = os.urandom) -> None:
-        self._services, self._random = services, random
+    def __init__(self, services: Services) -> None:
+        self._services = services
         settings = services.settings
         self._client = Client(settings.client_id, secret=settings.client_secret)
 
@@ -149,7 +149,7 @@ class SignIn:
             redirect_uri=self._services.settings.callback,
             verifier=Secret(login.verifier),
             now=now,
-            jti=self._random(16),
+            jti=os.urandom(16),
         )
         answer = await self._services.http.send(form)
         given = grants.tokens_of(answer.status, answer.body)
@@ -180,9 +180,9 @@ class SignIn:
 
     def _login(self, wish: Wish) -> Login:
         state, nonce = (
-            base64.urlsafe_b64encode(self._random(16)).decode().rstrip("=") for _ in range(2)
+            base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=") for _ in range(2)
         )
-        verifier = grants.verifier(self._random(32)).reveal()
+        verifier = grants.verifier(os.urandom(32)).reveal()
         return Login(state, nonce, verifier, wish, self._services.now())
 
     def _cookie_name(self, state: str) -> str:

@@ -49,7 +49,7 @@ class Ui:
         offer = {"GET": self._page(self._offer), "POST": self._page(self._chosen)}
         return {
             "/ui/": {"GET": self._home},
-            "/ui/sign-in": {"GET": self._begin},
+            "/ui/sign-in": {"GET": lambda request: self._sign_in.begin(request, Wish())},
             "/ui/sign-out": {"POST": self._page(self._sign_out)},
             "/ui/catalogue": {"GET": self._page(self._catalogue)},
             "/ui/offers/{namespace}/{name}": offer,
@@ -66,9 +66,6 @@ class Ui:
         offers = sorted(await self._services.views().offers(), key=_together)[:_AT_HOME]
         rows = [views.OfferRow(offer, (), None, _path(offer)) for offer in offers]
         return self._answer(views.HomeView("", rows, await self._frame(visit)))
-
-    async def _begin(self, request: Request) -> Response:
-        return await self._sign_in.begin(request, Wish())
 
     async def _sign_out(self, visitor: _Visitor) -> Response:
         await self._form(visitor, _SIGN_OUT)

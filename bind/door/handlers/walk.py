@@ -1,7 +1,7 @@
 """Handles the steps of a signed-in browser: catalogue, consent, return to the CLI."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qs, urlencode
@@ -26,8 +26,8 @@ _MOST_FIELDS: Final = 300
 class Walk:
     """Answers `/resources`, `/bind` and `/consent`."""
 
-    def __init__(self, services: Services, random: Callable[[int], bytes] = os.urandom) -> None:
-        self._services, self._random = services, random
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def resources(self, request: Request) -> Response:
         """Answer `/resources`: a card for each resource. Raises Refused."""
@@ -157,7 +157,7 @@ class Walk:
             session.identity,
             wish,
             self._services.now(),
-            id=self._random(16).hex(),
+            id=os.urandom(16).hex(),
             consent=None if agreed is None else tuple(agreed),
             claims=claims_digest(offer),
         )
