@@ -94,16 +94,16 @@ class Seen:
     """All that concerns one space. `cluster` names the control plane in a Ref.
 
     `namespaces` are those with the annotation, and the one of the name. `content` is that of the
-    only one with the annotation. `owned` is how many spaces the identity has in all. `held` are the
-    resources that an `unnoted` space has, or is about to get by what was asked for before. `left`
-    tells what an earlier space of its name left, looked for where an account is to be made.
+    only one with the annotation. `owned` is how many spaces the identity has in all. `resources`
+    are those that an `unnoted` space has, or gets by an earlier request. `left` is a sentence about
+    what an earlier space of its name left, looked for where an account is to be made.
     """
 
     cluster: str
     namespaces: Sequence[Manifest] = field(default=(), repr=False)
     content: Content = EMPTY
     owned: int = 0
-    has: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
     left: str = ""
 
 
@@ -176,7 +176,7 @@ def _notes(seen: Seen, wanted: Wanted, namespace: Manifest) -> dict[str, JSON]:
         known = manifest.annotations_of(namespace)
         notes.update({key: text for key, text in _label(wanted).items() if known.get(key) != text})
         noted = bounds.bound_at_door(namespace)
-        bound = wanted.resources | (seen.has if noted is None else noted)
+        bound = wanted.resources | (seen.resources if noted is None else noted)
         if bound != noted:
             notes.update(bounds.door_note(bound))
     return notes

@@ -185,13 +185,15 @@ class Spaces:
         owned = self._owned(wanted.identity, known)
         # Nobody needs it after the first note, and it takes a look at each request of the space.
         unnoted = provisioning.unnoted(found, wanted)
-        has = frozenset[str]() if unnoted is None else views.resources_of(manifest.name_of(unnoted))
+        resources = (
+            frozenset[str]() if unnoted is None else views.resources_of(manifest.name_of(unnoted))
+        )
         spaces, left = provisioning.own_of(found, wanted), ""
         if len(spaces) == 1 and content.account is None:
             left = await views.left_in(spaces[0])
         if left:
             log.error("a binding space gets no ServiceAccount", extra={"why": left})
-        return Seen(self._cluster.name, found, content, owned, has, left)
+        return Seen(self._cluster.name, found, content, owned, resources, left)
 
     async def _namespaces(self, places: Sequence[str]) -> list[Manifest]:
         found = await asyncio.gather(*(self._get(NAMESPACE, "", name) for name in places))

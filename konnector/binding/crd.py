@@ -33,9 +33,9 @@ Standing: TypeAlias = Literal["absent", "ours", "left", "foreign"]
 class Owner:
     """The owner of the CRD: an APIServiceBinding, with its marks on the CRD.
 
-    `live` are the uids of all APIServiceBindings that can be seen, which need not be all that
-    live: those of other konnectors may be on their control planes. `held` is the uid of a CRD that
-    was this binding's: if another binding owns that now, it lives. `space_uid` is that of the
+    `live` are the uids of all APIServiceBindings that can be seen, which need not be all that live:
+    those of other konnectors may be on their control planes. `owned_crd` is the uid of the CRD that
+    this binding owned: if another binding owns that now, it lives. `space_uid` is that of the
     space, "" if not known; `marks`, in control-plane mode: the CRD bears it in an annotation, by
     which konnectors of other spaces know that it is not theirs. Not `referenced`: there is no
     ownerReference, because the app cluster's garbage collector would look for the owner, find none
@@ -59,8 +59,8 @@ class Owner:
 class Plan:
     """The plan for the CRD.
 
-    `same_spec`: the live one carries what the export says. `held`: it does not, and keeps its
-    spec, because claims are stored in this version.
+    `same_spec`: the live one carries what the export says. `kept_version`: it does not, and
+    keeps its spec, because claims are stored in this version.
     """
 
     standing: Standing

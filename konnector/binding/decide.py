@@ -65,9 +65,9 @@ class Seen:
 
     `judged` is what its Secret is good for. `provider` is the one that it belongs to, which goes
     on with its last good kubeconfig while the Secret is not usable; None: none. `crd` is the one
-    of the binding's name in the app cluster, whole. `live_uids` and `held_crd` are as `live` and
-    `held` of `crd.Owner`. `space_uid` is "" while it is not known; in `control_plane_mode` nothing
-    is told or done then that needs it. `unowned`, in that mode: the app cluster serves
+    of the binding's name in the app cluster, whole. `live_uids` and `owned_crd` are as `live` and
+    `owned_crd` of `crd.Owner`. `space_uid` is "" while it is not known; in `control_plane_mode`
+    nothing is reported or done then that needs it. `unowned`, in that mode: the app cluster serves
     apiservicebindings cluster-scoped, so the CRD must not be owned by the binding. `unclaimed`:
     the app cluster stores no claim.
     `claim_problems` are sentences about accepted claims that cannot be served, `refusals` about

@@ -47,8 +47,8 @@ class Seen:
     """A claim and its copy, as the views have them; None: absent.
 
     `claim_gone`: the API server says so too. `copy_whole`: the copy was just read, with all
-    managedFields; otherwise only those of WRITERS are there. `deletes_held`, `creates_held`: why
-    the copy of a claim that is being deleted is kept, and one that was lost is not made again.
+    managedFields; otherwise only those of WRITERS are there. `delete_guard`, `create_guard`: why
+    the copy of a claim that is being deleted is kept, and a lost copy is not made again.
     `terms`: on which an orphan goes at the time `now`. `settled`: the last apply of the same claim
     changed nothing in the same copy. `taken`: there is no copy, because an object that is not of
     this space has its name; it is a person's next step. `unmapped`: the app namespace is not

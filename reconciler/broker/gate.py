@@ -20,7 +20,7 @@ _DENIED: Final = 300.0  # seconds for which denied credentials are not tried
 
 
 class Gate:
-    """Gives `at_once` turns, `per_owner` and `per_space` of them, as `Places` does.
+    """Gives four turns at once: three to one owner, two to one of its spaces.
 
     So one owner leaves a turn to the others, and one of its spaces a turn to its sisters.
 

@@ -234,7 +234,7 @@ def body(live: Manifest, stated: Manifest, *, whole: Manifest, manager: str) -> 
 def _settled(stated: JSON, live: JSON, wanted: JSON, now: JSON) -> JSON:
     """Return `stated` with what agrees already as it stands: other words would be a change.
 
-    `wanted` and `held` are the same two, normalized.
+    `wanted` and `now` are the same two, normalized.
     """
     if isinstance(stated, Mapping) and isinstance(live, Mapping):
         pairs = {key: (get(wanted, key), get(now, key)) for key in stated}

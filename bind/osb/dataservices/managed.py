@@ -249,7 +249,7 @@ def released(seen: Seen, reason: str, message: str) -> decision.Decision:
 def marked(
     seen: Seen, changed: Mapping[str, JSON], *, finalizer: bool = False
 ) -> decision.Patch | None:
-    """Return the write of annotations, of which None takes one away; and of what `holds` it."""
+    """Return the patch of annotations (None removes one), and of our `finalizer`, if asked."""
     metadata: dict[str, JSON] = {}
     if finalizer and not has_finalizer(seen.live):
         metadata["finalizers"] = [*manifest.finalizers_of(seen.live), keys.MANAGED_RESOURCE]

@@ -172,7 +172,7 @@ NOTED: Final = {
 def test_what_is_bound_is_noted_before_anything_else(
     there: Manifest, held: tuple[str, ...], noted: str | None
 ) -> None:
-    seen = Seen("cp", (there,), HALF, has=frozenset(held))
+    seen = Seen("cp", (there,), HALF, resources=frozenset(held))
     (step,) = steps(provisioning.decide(seen, WANTED))
     if noted is None:
         assert isinstance(step, Create)  # of the Secret that HALF lacks
