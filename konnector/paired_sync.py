@@ -33,7 +33,7 @@ from reconciler.kube.informer import Informer, ReadYourWrites
 from reconciler.kube.store import Index, Trim
 from reconciler.kube.turns import Party
 
-HELD: Final = timedelta(minutes=1)  # until a guard is asked again
+RECHECK: Final = timedelta(minutes=1)  # until a guard is asked again
 NOTED_AFTER: Final = 10.0  # seconds until people read why something waits
 NAME: Final = "name"
 
@@ -191,7 +191,7 @@ class PairedSync(TaskSupervisor):
         try:
             if self.link.guards.mismatch() or self.link.mappings.is_unproven(place.namespace):
                 self.drop_event(place)
-                return HELD
+                return RECHECK
             if (live := self.here.get(*place)) and self.link.mappings.is_behind(
                 place.namespace, live
             ):
@@ -211,7 +211,7 @@ class PairedSync(TaskSupervisor):
         why = f"Not synced: in the {side}, {error.ref.object} is too large"
         self.record(about, Note("TooLarge", why, "Warning"))
         self.report(place, str(error))
-        return HELD
+        return RECHECK
 
     @abstractmethod
     async def sync(self, place: ObjectKey) -> timedelta | None:

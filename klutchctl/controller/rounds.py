@@ -42,7 +42,7 @@ from reconciler.watch.loop import Observer, States, result_of
 if TYPE_CHECKING:
     from reconciler.fleet.files import Snapshot
 
-_SAID: Final = 3  # objects, and fields of each, that a round names
+_MOST: Final = 3  # objects, and fields of each, that a round names
 _HEED: Final = 0.5  # seconds between looks at whether the fleet was suspended
 
 
@@ -284,10 +284,10 @@ def _repaired(report: Report) -> str:
     lines = [one.change for one in report.outcomes if one.status is Status.DONE]
     repairs = [
         f"{line.cluster}: {line.action.value} {line.ref.object}"
-        + "".join(f" {field.path}" for field in line.fields[:_SAID])
-        for line in lines[:_SAID]
+        + "".join(f" {field.path}" for field in line.fields[:_MOST])
+        for line in lines[:_MOST]
     ]
-    return "; ".join([*repairs, *([f"and {len(lines) - _SAID} more"] if lines[_SAID:] else [])])
+    return "; ".join([*repairs, *([f"and {len(lines) - _MOST} more"] if lines[_MOST:] else [])])
 
 
 def problem_of(error: Exception) -> SourceProblem:

@@ -61,7 +61,7 @@ def text(report: Report, *, whole: bool = True, color: bool = False) -> str:
 
     remarks: tuple[tuple[str, list[str]], ...] = (
         ("Not done", [] if whole else list(_by_cause(undone, color=color))),
-        ("Held back", [sentence for _, sentence in plan_rows.held(plan)]),
+        ("Held back", [sentence for _, sentence in plan_rows.tripped(plan)]),
         ("Blocked", _blocked(blocked)),
         ("Not read", [f"{visible(o.name)}: {visible(o.reason)}" for o in plan.unseen]),
         ("Not Ready", [f"{visible(o.unit)}: {visible(o.reason)}" for o in report.not_ready]),

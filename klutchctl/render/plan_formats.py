@@ -156,7 +156,7 @@ def named_lines(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 def _remarks(plan: Plan) -> Iterator[tuple[str, list[str]]]:
     yield "Claims widened", named_lines(plan_rows.widened(plan))
-    yield "Held back", named_lines(plan_rows.held(plan))
+    yield "Held back", named_lines(plan_rows.tripped(plan))
     yield "Clusters not read", named_lines(plan_rows.unread(plan.unseen, plan.sections))
     yield "Notes", [f"    {note}" for note in plan_rows.notes(plan)]
 
@@ -239,7 +239,7 @@ def comment(plan: Plan, *, against: Against | None = None) -> str:
     grave = [
         *_block("Deleted, replaced or released", _only(sections, _TAKING), _ROOM_TAKEN),
         *_block("Claims widened", named_lines(plan_rows.widened(plan)), _ROOM_WIDENED),
-        *_block("Held back", named_lines(plan_rows.held(plan)), _ROOM_REMARK),
+        *_block("Held back", named_lines(plan_rows.tripped(plan)), _ROOM_REMARK),
         *_block("Blocked", _only(sections, frozenset({Action.BLOCKED})), _ROOM_REMARK),
         *_block(
             "Clusters not read",

@@ -178,7 +178,7 @@ def widened(plan: Plan) -> tuple[tuple[str, str], ...]:
     )
 
 
-def held(plan: Plan) -> tuple[tuple[str, str], ...]:
+def tripped(plan: Plan) -> tuple[tuple[str, str], ...]:
     """Return (guard, sentence) of each guard that tripped; clusters with the same share one.
 
     What the line of a blocked cluster says is not said again.

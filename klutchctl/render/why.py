@@ -36,7 +36,7 @@ def text(
         ("In the files", list(_files(explanation))),
         ("In the plan", list(_plan(explanation, color=color))),
         ("Claims widened", named_lines(plan_rows.widened(plan))),
-        ("Held back", named_lines(plan_rows.held(plan))),
+        ("Held back", named_lines(plan_rows.tripped(plan))),
         ("Not read", named_lines(plan_rows.unread(plan.unseen))),
         ("Health", [_INDENT + _health(unit) for unit in health]),
     )

@@ -13,7 +13,7 @@ from konnector.context import SOON, SyncContext
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss.waves import CLAIM_INDEXES
 from konnector.metrics import UP, directions
-from konnector.paired_sync import HELD, NAME, NOTED_AFTER, InformerSpec, PairedSync, name
+from konnector.paired_sync import NAME, NOTED_AFTER, RECHECK, InformerSpec, PairedSync, name
 from reconciler.api import claim_status
 from reconciler.controller import tracing
 from reconciler.controller.tracing import Trips, Write
@@ -261,7 +261,7 @@ class Claims(PairedSync):
         if seen.create_guard == mass_loss_decide.NOT_YET:
             return mass_loss_decide.SURE_AFTER
         if seen.delete_guard or seen.create_guard or seen.taken or unmapped:
-            return HELD
+            return RECHECK
         if seen.claim is None and seen.copy is not None:
             return orphans.changes_in(seen.copy, seen.terms, seen.now)
         if seen.claim is None or seen.copy is None:
@@ -314,7 +314,7 @@ class Claims(PairedSync):
                 return timedelta(seconds=left)
             why = obstacle or self.link.cut_off() or _NO_ANSWER
             await self._wait(place, claim, Note("NotServed", why, "Warning"))
-            return HELD
+            return RECHECK
         if self.link.mappings.get(place.namespace) is None:
             terms = self.link.guards.terms(self.kind.resource)
             seen = Seen(place, place, claim, None, terms, self.link.now())

@@ -20,7 +20,7 @@ from reconciler.core.manifest import Manifest, annotations_of, get_text, is_dele
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey, Ref
 
 _SOON: Final = timedelta(seconds=1)
-_HELD: Final = timedelta(minutes=1)  # after this time, an Event reports why a mapping is kept
+_RECHECK: Final = timedelta(minutes=1)  # after this time, an Event reports why a mapping is kept
 _NAMED: Final = 4  # kinds in a note
 _AT_FIRST: Final = 60.0  # seconds after a start in which syncs of bound kinds may still begin
 
@@ -40,7 +40,7 @@ class Namespaces:
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one app namespace and its mapping, and write what follows."""
         if self._guardian.mismatch():
-            return _HELD
+            return _RECHECK
         seen = self._look(key)
         if seen.mapping is not None and decide.leaving(seen):
             removal = await self._removal(key, seen.mapping)
@@ -55,7 +55,7 @@ class Namespaces:
         decision = decide.decide(seen)
         self._report(seen, decision)
         if self._guardian.mismatch():
-            return _HELD
+            return _RECHECK
         if decision.deletes and (wait := self._guardian.deletes_in()) is not None:
             return wait
         try:
@@ -202,7 +202,7 @@ class Namespaces:
             return
         self._kept[app_namespace] = kept
         kept.resources = resources
-        if now - kept.since < _HELD.total_seconds():
+        if now - kept.since < _RECHECK.total_seconds():
             return
         for resource in resources:
             self._link.troubles.report(resource, about, _KEPT)

@@ -26,7 +26,7 @@ from reconciler.core.times import format_time
 
 # When to look again at a mapping that is kept, since no event marks the end of its reason.
 _AGAIN: Final = timedelta(minutes=5)
-_HELD: Final = timedelta(minutes=1)
+_RECHECK: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
     if not leaving(seen) or removal is None:
         return Decision(again=_AGAIN)  # if a guard stops it, the ClusterBinding has a condition
     if removal.unsynced or not removal.gone:  # or the view is behind, and an event is on the way
-        return Decision(again=_HELD if removal.unsynced else None)
+        return Decision(again=_RECHECK if removal.unsynced else None)
     if removal.released:
         return _kept(seen, mapping)
     kind = API_SERVICE_NAMESPACE
@@ -187,7 +187,7 @@ def _of_another(seen: Seen, mapping: Manifest) -> Decision:
         others = {seen.name: uid_of(seen.app_namespace or {})}
         message = mass_loss_decide.another_namespace(others, seen.space)
         note = Note(conditions.ANOTHER_NAMESPACE.reason, message, "Warning", action="Hold")
-        return Decision(notes=(note,), again=_HELD)
+        return Decision(notes=(note,), again=_RECHECK)
     if not is_unmarked(mapping) and not get_text(mapping, "status", "namespace"):
         return decision.NOTHING  # its service namespace is not known yet
     return _recorded(seen, mapping)
@@ -211,7 +211,7 @@ def _recorded(seen: Seen, mapping: Manifest) -> Decision:
     if seen.stamped and not is_marked(mapping):
         notes[keys.UIDS_SINCE] = format_time(seen.now)
     found = decision.writes(_noted(mapping, notes)) if notes else decision.NOTHING
-    return found if seen.stamped or is_marked(mapping) else replace(found, again=_HELD)
+    return found if seen.stamped or is_marked(mapping) else replace(found, again=_RECHECK)
 
 
 def _noted(mapping: Manifest, notes: Manifest) -> Patch:

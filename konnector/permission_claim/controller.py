@@ -14,7 +14,7 @@ from konnector.claim import orphans
 from konnector.claim.copies import owner_of
 from konnector.context import SyncContext
 from konnector.metrics import DOWN, directions
-from konnector.paired_sync import HELD, NAME, InformerSpec, PairedSync, name
+from konnector.paired_sync import NAME, RECHECK, InformerSpec, PairedSync, name
 from konnector.permission_claim import decide, ways
 from konnector.permission_claim.rules import Rule
 from konnector.permission_claim.ways import Seen, Way
@@ -122,7 +122,7 @@ class PermissionClaims(PairedSync):
         if not decision.tasks:
             self.drop_event(place)
             self.report(place, "".join(note.message for note in decision.notes))
-            return HELD if kept else self._again(seen)
+            return RECHECK if kept else self._again(seen)
         if wait := self._stamps_in(seen):
             return wait
         if decision.deletes:

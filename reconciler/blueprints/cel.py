@@ -40,12 +40,12 @@ def texts(values: Iterable[str]) -> str:
 
 
 def resource(kind: Kind) -> str:
-    """Return the name of a kind in `WHAT`."""
+    """Return the name of a kind in `RESOURCE`."""
     return f"{kind.group}/{kind.plural}"
 
 
 # What a request is about, such as `apps/deployments`, or `/secrets` of the core group.
-WHAT: Final = "request.resource.group + '/' + request.resource.resource"
+RESOURCE: Final = "request.resource.group + '/' + request.resource.resource"
 
 
 def about(*kinds: Kind) -> str:

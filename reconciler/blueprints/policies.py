@@ -90,7 +90,7 @@ class Policy:
         return is_own and is_whole and "Deny" in get_texts(spec, "validationActions")
 
     def _variables(self) -> Iterator[JSON]:
-        for name, expression in (("what", cel.WHAT), ("name", cel.NAME), *self.variables):
+        for name, expression in (("what", cel.RESOURCE), ("name", cel.NAME), *self.variables):
             yield {"name": name, "expression": expression}
 
 

@@ -20,16 +20,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).parents[2]
 PROGRAMS: Final = ("klutchctl", "reconciler", "konnector", "bind")
 _QUESTION: Final = r"(what|who|whose|which|how|where|one|it)\b"
-_LAYOUT: Final = frozenset(
-    {
-        tokenize.COMMENT,
-        tokenize.NL,
-        tokenize.NEWLINE,
-        tokenize.INDENT,
-        tokenize.DEDENT,
-        tokenize.ENDMARKER,
-    }
-)
+_LAYOUT: Final = frozenset({"COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER"})
 
 
 def sources(*folders: str) -> Iterator[Path]:
@@ -87,8 +78,8 @@ def _read(path: Path) -> tuple[int, Counter[str]]:
     """Count tokens, and names but those in f-strings: single tokens before Python 3.12."""
     count, names, depth = 0, Counter([path.stem]), 0
     for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
-        count += token.type not in _LAYOUT
         kind = tokenize.tok_name[token.type]
+        count += kind not in _LAYOUT
         depth += (kind == "FSTRING_START") - (kind == "FSTRING_END")
         if kind == "NAME" and not depth:
             names[token.string] += 1
@@ -100,7 +91,7 @@ def measure() -> dict[str, int]:
     product = [*sources(*PROGRAMS)]
     folders = Counter(path.parent for path in product)
     lengths = sorted(length for path in product for length in functions(path))
-    words = words_of([*product, *sources("tests")])
+    words, own = words_of([*product, *sources("tests")]), words_of(product)
     return {
         "files": len(product),
         "files of a folder": max(folders.values()),
@@ -114,6 +105,7 @@ def measure() -> dict[str, int]:
         "lines of tests": sum(map(lines, sources("tests"))),
         "tokens of tests": sum(map(tokens, sources("tests"))),
         **{f"word {word}": count for word, count in words.items()},
+        **{f"word {word} of the product": count for word, count in own.items()},
     }
 
 

@@ -30,7 +30,7 @@ _STEPS_OF_A_REFERENCE: Final = 8
 _DEEPEST: Final = 100  # keywords in each other: Rust panics where Python's stack ends
 _MOST_OF_SCHEMA: Final = 500_000  # of a schema itself, once
 _OCTETS_OF_STEP: Final = 64
-_MOST_SAID: Final = 3
+_MOST_SENTENCES: Final = 3
 _MOST_FLAWS: Final = 20
 _LONGEST: Final = 80
 _DRAFTS: Final[tuple[type[Validator], ...]] = (
@@ -378,6 +378,6 @@ def limits_updates(update: JSON) -> bool:
 def _refusal(plan: Plan, problems: list[str]) -> str:
     if not problems:
         return ""
-    more = len(problems) - _MOST_SAID
-    text = "; ".join(problems[:_MOST_SAID]) + (f"; and {more} more" if more > 0 else "")
+    more = len(problems) - _MOST_SENTENCES
+    text = "; ".join(problems[:_MOST_SENTENCES]) + (f"; and {more} more" if more > 0 else "")
     return f"plan {plan.name} refuses it: {text}"
