@@ -41,10 +41,6 @@ class Bounds:
     in_space: int = 500
     in_service_namespace: int = 500
 
-    @property
-    def has_quotas(self) -> bool:
-        return bool(self.in_space or self.in_service_namespace)
-
 
 UNBOUNDED: Final = Bounds(restricted=False, in_space=0, in_service_namespace=0)
 

@@ -162,7 +162,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         cluster,
         control_plane_mode=settings.control_plane_mode,
         deployments_served=deployments_served,
-        quotas=settings.bounds.has_quotas,
+        quotas=bool(settings.bounds.in_space or settings.bounds.in_service_namespace),
         template_namespace=settings.template_namespace,
         door=door is not None,
     )

@@ -25,7 +25,7 @@ from reconciler.api.osb import BROKER_RECORD, GeneratedKind
 from reconciler.controller.controller import Queue
 from reconciler.controller.executor import Executor, Observed
 from reconciler.core import manifest
-from reconciler.core.decision import Create, Decision
+from reconciler.core.decision import Create
 from reconciler.core.manifest import Manifest, ref_of, uid_of
 from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites
@@ -104,7 +104,11 @@ class Claims:
         live, kind = self._about(view, part)
         decision = part.next.decision
         again = decision.again
-        self._made.setdefault(key, set()).update(_records_made(decision))
+        self._made.setdefault(key, set()).update(
+            manifest.name_of(step.manifest)
+            for step in decision.steps
+            if isinstance(step, Create) and step.kind == BROKER_RECORD
+        )
         if live is not None:
             about = Observed(ref_of(view.cluster, kind, live), live)
             again = await self._executor.execute(decision, about, recents=self._recents(view))
@@ -245,12 +249,6 @@ class Claims:
         ref = Ref(binding.cluster, SECRET, manifest.namespace_of(binding.live), name)
         live = await self._informers.cluster.get(ref)
         return replace(binding, secret=ReadSecret(live))
-
-
-def _records_made(decision: Decision) -> Iterator[str]:
-    for step in decision.steps:
-        if isinstance(step, Create) and step.kind == BROKER_RECORD:
-            yield manifest.name_of(step.manifest)
 
 
 def _generated(left: Record, instances: str = "") -> GeneratedKind:

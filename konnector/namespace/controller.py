@@ -137,14 +137,10 @@ class Namespaces:
         """Return whether what is bound may still come to be synced soon."""
         around = self._link.around
         bound = set(around.bound())
-        return self._is_young and (
+        return self._context.clock.monotonic() - self._began < _AT_FIRST and (
             not bound.issuperset(around.unfollowed(self._link.space_uid))
             or any(map(self._is_unread, bound))
         )
-
-    @property
-    def _is_young(self) -> bool:
-        return self._context.clock.monotonic() - self._began < _AT_FIRST
 
     def _bindable(self) -> Set[str]:
         """Return what may have copies here: all that is exported, or bound.

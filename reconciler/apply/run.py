@@ -17,12 +17,16 @@ from reconciler.apply.waits import Readiness, SharedListReader, WaitStages
 from reconciler.controller import log_context
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import gather_or_cancel
-from reconciler.core.errors import KlutchError, Locked
-from reconciler.core.live import Live, Unavailable
+from reconciler.core.errors import ConfigError, KlutchError, Locked
+from reconciler.core.live import ClusterState, Live, Unavailable
+from reconciler.core.manifest import uid_of
+from reconciler.core.names import KUBE_SYSTEM
+from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, Unit, UnitKey
 from reconciler.health import board
 from reconciler.health.live_units import Location
+from reconciler.kube.cluster import Cluster
 from reconciler.observe import Clusters, observe, read_scope
 from reconciler.planning.changes import Change, Plan
 
@@ -58,7 +62,12 @@ async def apply(
         look = await run.look(fleet, clusters, only=only, credentials=True, pace=pace)
         rest = tuple(one for one in approved.changes if one.cluster not in barred)
         matched = approval.match(replace(approved, changes=rest), look.plan)
-        refused = [*_barred(approved, barred), *matched.refused]
+        failed = [
+            Outcome(one, Status.FAILED, barred[one.cluster])
+            for one in approved.changes
+            if one.acts and not one.held and one.cluster in barred
+        ]
+        refused = [*failed, *matched.refused]
         for outcome in refused:
             observer.outcome(outcome)
         observer.stage("applying")
@@ -133,6 +142,7 @@ class _Run:
         log_context.bind(control_plane=self.approved.sections[name], cluster=name)
         try:
             async with self.slots, self._reached(live, name) as (plane, app):
+                await _require_same(app.cluster, live.clusters.get(name))
                 both = {plane.cluster.name: plane, app.cluster.name: app}
                 job = Job(
                     name=name,
@@ -256,14 +266,17 @@ class _Run:
             await self.clusters.close(name)
 
 
+async def _require_same(cluster: Cluster, seen: ClusterState | Unavailable | None) -> None:
+    """Raise ConfigError where the way by which a cluster was read leads to another one now.
+
+    It is opened again for the writes: its kubeconfig, or an address, may have changed meanwhile.
+    """
+    if isinstance(seen, ClusterState):
+        system = Ref(cluster.name, NAMESPACE, "", KUBE_SYSTEM)
+        if uid_of(await cluster.get(system, metadata_only=True) or {}) != seen.uid:
+            raise ConfigError("another cluster answers there than was read: plan again")
+
+
 def _locations(fleet: Fleet, live: Live) -> Mapping[str, Location]:
     view = board.view_of(fleet, live, only=live.clusters.keys() & fleet.clusters.keys())
     return {name: units.live.location for name, units in view.clusters.items()}
-
-
-def _barred(plan: Plan, barred: Mapping[str, str]) -> list[Outcome]:
-    return [
-        Outcome(change, Status.FAILED, barred[change.cluster])
-        for change in plan.changes
-        if change.acts and not change.held and change.cluster in barred
-    ]

@@ -353,7 +353,8 @@ def refused_overrides(
         elif field == "resources":
             yield from _others(get_map(overrides, field), _RESOURCES, field)
         elif field in _PROBES:
-            yield from _aimed(get_map(overrides, field), field)
+            aims = (one for one in _AIMS if get_text(overrides, field, one, "host"))
+            yield from (f"{field}.{aim}.host" for aim in aims)
         else:
             yield field
 
@@ -376,12 +377,6 @@ def _variables(overrides: Manifest, secret: str) -> Iterator[str]:
             and get_text(source, "secretKeyRef", "name") != secret
         ):
             yield f"{path}.valueFrom.secretKeyRef"
-
-
-def _aimed(probe: Manifest, path: str) -> Iterator[str]:
-    for aim in _AIMS:
-        if get_text(probe, aim, "host"):
-            yield f"{path}.{aim}.host"
 
 
 def _others(found: Manifest, known: frozenset[str], path: str) -> Iterator[str]:

@@ -106,17 +106,12 @@ class Lease:
         return self._clock.monotonic() - self._hold.renewed
 
     @property
-    def lapsed(self) -> bool:
-        """Whether we may not rely on it any more."""
-        return self._hold.taken or self.since_renewal >= self.times.deadline
-
-    @property
     def loss(self) -> str:
         """Why it is ours no more; "" while it is."""
-        if not self.lapsed:
-            return ""
         if self._hold.taken:
             return f"{self.ref}: another holder took it over"
+        if self.since_renewal < self.times.deadline:
+            return ""
         return f"{self.ref}: not renewed for {self.times.deadline:g} s: {self._hold.why}"
 
     async def look(self) -> Manifest | None:

@@ -146,15 +146,12 @@ def parse_live(content: bytes, source: str) -> Live:
 
 
 def _dump_part(part: Mapping[str, ClusterState | Unavailable]) -> JSON:
-    return {name: _dump_verdict(verdict) for name, verdict in part.items()}
-
-
-def _dump_verdict(verdict: ClusterState | Unavailable) -> JSON:
-    match verdict:
-        case Unavailable():
-            return {"unseen": {"reason": verdict.reason, "remedy": verdict.remedy}}
-        case ClusterState():
-            return {"seen": _dump_seen(verdict)}
+    return {
+        name: {"unseen": {"reason": verdict.reason, "remedy": verdict.remedy}}
+        if isinstance(verdict, Unavailable)
+        else {"seen": _dump_seen(verdict)}
+        for name, verdict in part.items()
+    }
 
 
 def _dump_seen(seen: ClusterState) -> JSON:

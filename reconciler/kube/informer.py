@@ -20,7 +20,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -98,7 +98,7 @@ class Informer:
         self._opened: float | None = None  # when the current stream was
         self._received = False  # whether it sent anything
         self._changed: float | None = None  # when an object last changed
-        self._ended = 0
+        self._ended, self.histories = 0, 1  # of the server, as far as is known
 
     def __repr__(self) -> str:
         return f"Informer({self.ref})"
@@ -180,8 +180,7 @@ class Informer:
         """List if needed, and watch until that ends; return what ended it, if not the server."""
         self._opened, self._received = None, False
         try:
-            if not self._version:
-                await self._list()
+            await (self._check_history() if self._version else self._list())
             await self._watch()
         except ClusterError as error:
             if not self._resumable(error):
@@ -212,6 +211,21 @@ class Informer:
         lately = self._changed is not None and now - self._changed < _LATELY
         return lately and now - self._opened < _SOON
 
+    async def _check_history(self) -> None:
+        """Ask for the place at which the server is. Raises Expired as `_require_order` does.
+
+        From a version that is yet to come, a watch is silent, also for bookmarks.
+        """
+        one = replace(self._query, limit=1, metadata_only=True)
+        async with contextlib.aclosing(self._cluster.pages(self.ref, one)) as pages:
+            self._require_order((await anext(pages)).resource_version)
+
+    def _require_order(self, version: str) -> None:
+        """Raise Expired where the cluster was set back, say to a backup."""
+        if _precedes(version, self._version):
+            self.histories += 1
+            raise Expired("the server's history went back", ref=self.ref, verb="watch")
+
     async def _list(self) -> None:
         try:
             await self._read(self._query)
@@ -225,25 +239,20 @@ class Informer:
         version = ""
         async with contextlib.aclosing(self._cluster.pages(self.ref, query)) as pages:
             async for page in pages:
-                self._pack(page.items, packed)
+                try:
+                    self.store.pack(page.items, packed)
+                except ValueError as error:
+                    message = f"the list holds {error}"
+                    raise Unreachable(message, ref=self.ref, verb="list") from None
                 version = page.resource_version
                 del page
         self.store.take_over(packed)
         self._version = version
         self._synced.set()
 
-    def _pack(self, manifests: Sequence[Manifest], packed: Packed) -> None:
-        try:
-            self.store.pack(manifests, packed)
-        except ValueError as error:
-            raise Unreachable(f"the list holds {error}", ref=self.ref, verb="list") from None
-
     async def _watch(self) -> None:
         watching = self._cluster.watch(
-            self.ref,
-            self._query,
-            resource_version=self._version,
-            read_timeout=self._silence,
+            self.ref, self._query, resource_version=self._version, read_timeout=self._silence
         )
         async with watching as events:
             self._opened, self._trouble = time.monotonic(), ""
@@ -258,9 +267,7 @@ class Informer:
         version = metadata.get("resourceVersion") if type(metadata) is dict else None
         if type(version) is not str or not version:
             raise self._garbled("an event without a resourceVersion")
-        if _precedes(version, self._version):
-            # The cluster was set back, say to a backup: what was seen since is not its history.
-            raise Expired("the server's history went back", ref=self.ref, verb="watch")
+        self._require_order(version)
         try:
             if event.type == "DELETED":
                 self.store.remove(manifest)
@@ -321,7 +328,7 @@ class ReadYourWrites:
     """The objects of a view as this process knows them."""
 
     def __init__(self, view: Informer) -> None:
-        self.view = view
+        self.view, self._history = view, view.histories
         self._written: dict[ObjectKey, Manifest] = {}
         self._deleted: dict[ObjectKey, str] = {}  # and the resourceVersion that it had
 
@@ -350,6 +357,8 @@ class ReadYourWrites:
         self._deleted[ObjectKey(namespace, name)] = version
 
     def _newest(self, key: ObjectKey) -> Manifest | None:
+        if self._history != self.view.histories:
+            self._written, self._history = {}, self.view.histories
         written = self._written.get(key) if self._written else None
         if written is not None:
             if not self.view.has_seen(resource_version_of(written)):

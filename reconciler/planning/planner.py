@@ -41,6 +41,11 @@ from reconciler.planning.site import Index, Site
 from reconciler.planning.units import UnitPlan, line_of, owner_changes, plan_unit
 
 _EXAMPLES = 3  # of what a control plane offers, in a sentence
+# Of copies whose space others still use (mapping.md 9).
+_ENDANGERED = (
+    "its released copies stay beside those of other units; the original konnector and backend "
+    "delete them with their app namespace"
+)
 
 
 @dataclass(slots=True)
@@ -209,14 +214,16 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
     undecided = site.undecided
     for unit, planned in _units(site, wanted):
         _add_unit(draft, site, unit, planned, undecided=undecided)
-    if any(_awaits_backend(site, unit) for unit in wanted):
+    at, of = site.placement.space, site.control_plane
+    # What only a backend makes, also by an apply before.
+    if any(of.get(api.API_SERVICE_EXPORT, at, unit.key.name) is None for unit in wanted):
         draft.awaiting.add(site.cluster.control_plane)
     draft.warnings |= rules.unmanaged_warning(site)
     if fleet.guards.mode is not PruneMode.OFF:
         for prune in leaving:
             _prune(draft, site, prune)
             if wanted and prune.policy is DeletionPolicy.RELEASE:
-                draft.warnings.add(_endangered(prune))
+                draft.warnings.add(f"{prune.key}: {_ENDANGERED}")
     draft.changes[first:] = [
         replace(change, placement=site.placement) if change.acts else change
         for change in draft.changes[first:]
@@ -232,13 +239,6 @@ def _accounts(site: Site, needs: Iterable[Change]) -> set[Ref]:
         and (change.ref.cluster, change.ref.kind) == (site.control_plane.name, SERVICE_ACCOUNT)
         and change.ref not in site.control_plane.seen.bodies
     }
-
-
-def _awaits_backend(site: Site, unit: Unit) -> bool:
-    """Return whether a unit needs something that only a backend makes, also by an apply before."""
-    return (
-        site.control_plane.get(api.API_SERVICE_EXPORT, site.placement.space, unit.key.name) is None
-    )
 
 
 def _resumed(site: Site, prune: prune_units.Prune) -> Change:
@@ -267,14 +267,6 @@ def _add_unit(draft: _Draft, site: Site, unit: Unit, planned: UnitPlan, *, undec
     draft.bodies |= planned.bodies
     if any(change.action is Action.REPLACE and not change.keeps_data for change in planned.changes):
         _count(draft, site.app, unit.key)
-
-
-def _endangered(prune: prune_units.Prune) -> str:
-    """Warn of what the original does to copies whose space others still use (mapping.md 9)."""
-    return (
-        f"{prune.key}: its released copies stay beside those of other units; the original "
-        "konnector and backend delete them with their app namespace"
-    )
 
 
 def _units(site: Site, wanted: Sequence[Unit]) -> Iterator[tuple[Unit, UnitPlan]]:

@@ -321,7 +321,9 @@ def owner_changes(site: Site, unit: Unit, planned: UnitPlan) -> tuple[Change, ..
     if live is None or crd is None or manifest.is_deleting(crd) or not api.is_from_konnector(crd):
         return ()
     owners = _owners(crd)
-    if manifest.uid_of(live) in owners or owners & _live_bindings(site):
+    both = site.app, site.control_plane
+    bindings = [live, *(one for at in both for one in at.all(api.API_SERVICE_BINDING))]
+    if owners & {*map(manifest.uid_of, bindings)}:
         return ()
     line = replace(
         bound,
@@ -343,12 +345,4 @@ def _owners(crd: Manifest) -> set[str]:
     return {
         manifest.get_text(owner, "uid")
         for owner in manifest.get_maps(crd, "metadata", "ownerReferences")
-    }
-
-
-def _live_bindings(site: Site) -> set[str]:
-    return {
-        manifest.uid_of(binding)
-        for index in (site.app, site.control_plane)
-        for binding in index.all(api.API_SERVICE_BINDING)
     }

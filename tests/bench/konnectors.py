@@ -133,7 +133,8 @@ class _Bench:
                 async with self._load.following():
                     await self._through(_numbered("first", NAMESPACES))
             live = await scene.in_app(SECRET, scene.secret)
-        _write_secret_content(get_text(live, "data", "kubeconfig"), Path(self._orders.plane))
+        content = base64.b64decode(get_text(live, "data", "kubeconfig"))
+        await asyncio.to_thread(Path(self._orders.plane).write_bytes, content)
 
     async def measure(self) -> None:
         """Let the contenders take turns, and print what they did."""
@@ -331,10 +332,6 @@ async def settled(process: psutil.Process) -> None:
     while (now := cpu_of(process)) - before > _QUIET:
         before = now
         await asyncio.sleep(_PAUSE)
-
-
-def _write_secret_content(text: str, file: Path) -> None:
-    file.write_bytes(base64.b64decode(text))
 
 
 def write_kubeconfig(live: LiveCluster, file: Path) -> None:

@@ -52,7 +52,7 @@ class Peers:
             return lambda: self._export(cluster, namespace, name)
         if kind == api.API_SERVICE_BINDING:
             return lambda: self._bind(cluster, namespace, name)
-        if stores.is_crd(kind):
+        if kind.resource == CRD.resource:  # its objects open others
             return lambda: self._establish(cluster, name)
         return None
 

@@ -16,7 +16,7 @@ from uuid import UUID
 import jsonpatch
 import orjson
 
-from reconciler.core.refs import CRD, NAMESPACE, Kind
+from reconciler.core.refs import NAMESPACE, Kind
 from reconciler.core.times import format_time
 from tests.kit import json_patch
 
@@ -261,11 +261,6 @@ def established(crd: Object) -> Object:
 def condition(name: str) -> Object:
     """Return a condition that is true since now."""
     return {"type": name, "status": "True", "lastTransitionTime": _now()}
-
-
-def is_crd(kind: Kind) -> bool:
-    """Return whether objects of this kind open others."""
-    return kind.resource == CRD.resource
 
 
 def _check(live: Object, known: Object) -> None:

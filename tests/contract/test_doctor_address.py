@@ -97,10 +97,9 @@ async def test_what_only_some_binds_need_is_a_warning(issuer, member, check):
     ("seconds", "level"), [(5, Level.OK), (30, Level.WARNING), (-90, Level.PROBLEM)]
 )
 async def test_clocks_are_compared(issuer, seconds, level):
-    def shifted():
-        return now() + timedelta(seconds=seconds)
-
-    assert ("clock", level) in await facts(issuer.issuer, shifted)
+    assert ("clock", level) in await facts(
+        issuer.issuer, lambda: now() + timedelta(seconds=seconds)
+    )
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import orjson
 import pytest
 
-from reconciler.core.manifest import Manifest, get_map, name_of
+from reconciler.core.manifest import Manifest, get_map, name_of, put
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube import informer as informers
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.informer import Informer
+from reconciler.kube.informer import Informer, ReadYourWrites
 from reconciler.kube.limits import Limits
 from tests.support import churn, removal
 from tests.support.cues import Cue, Delay
@@ -169,7 +169,8 @@ async def test_metadata_alone_is_the_same_from_a_list_and_from_a_watch(world):
 @pytest.mark.parametrize("limits", [Limits()], ids=["patient"])
 async def test_a_later_run_goes_on_where_the_first_ended(world):
     lists = Tally()
-    world.proxy.add(churn.LISTS, lists)
+    world.proxy.add(on("GET", r"/configmaps$", query=r"limit=(?!1\b)"), lists)
+    await world.create("listed")
     informer = world.informer()
     async with churn.following(informer):
         await world.create("a")
@@ -179,7 +180,7 @@ async def test_a_later_run_goes_on_where_the_first_ended(world):
     await world.delete("a")
     async with churn.following(informer):
         await world.shows(informer)
-    assert lists.count == pages
+    assert lists.count == pages > 0
 
 
 # What befalls the connection
@@ -211,14 +212,10 @@ def event(kind, **metadata):
 ANOTHER = event("MODIFIED", name="x", resourceVersion="1")
 NAMELESS = event("ADDED", resourceVersion="9" * 15)
 NO_VERSION = event("BOOKMARK")
-NAMELESS_LIST = json.dumps(
-    {
-        "kind": "ConfigMapList",
-        "apiVersion": "v1",
-        "metadata": {"resourceVersion": "9" * 15},
-        "items": [{}],
-    }
-)
+LIST = {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "9" * 9}}
+NAMELESS_LIST = json.dumps({**LIST, "items": [{}]})
+LOST = {"metadata": {"name": "lost", "namespace": "x", "resourceVersion": "9" * 9}}
+SET_BACK = json.dumps({**LIST, "items": [LOST]})
 NO_JSON = "<html>"
 
 # What the client makes of other answers is one of these: see test_client_faults.
@@ -280,6 +277,21 @@ async def test_a_list_that_cannot_be_had_takes_nothing_away(world, broken):
         assert "list ConfigMap" in informer.trouble
         world.proxy.rules.clear()
         await world.shows(informer)
+
+
+@pytest.mark.usefixtures("restless")
+async def test_a_server_that_was_set_back_is_read_again(world, caplog, monkeypatch):
+    """A watch from a version that is yet to come is silent, also for bookmarks."""
+    monkeypatch.setattr(informers, "_WELL_AFTER", 0.0)
+    world.proxy.add(churn.LISTS.nth(1), answer(200, SET_BACK))
+    recent = ReadYourWrites(informer := world.informer(silence=churn.SILENCE))
+    async with churn.following(informer):
+        await informer.wait_synced()
+        recent.wrote(put(LOST, "8" * 9, "metadata", "resourceVersion"))
+        await world.create("new")
+        await world.shows(informer)
+        assert recent.get("x", "lost") is None
+        assert "out of date" in caplog.text
 
 
 @pytest.mark.parametrize("end", [Delay(churn.SILENCE + 1), Cut("rst")], ids=["silent", "cut"])

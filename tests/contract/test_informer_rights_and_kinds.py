@@ -111,7 +111,7 @@ async def test_rights_come_and_go(control_plane, namespace, robot):
                 await delete(cluster, ROLE_BINDING, namespace, ROBOT)
                 await eventually(lambda: refuses(limited, namespace))
                 proxy.cut()
-                await eventually(lambda: "cannot watch resource" in informer.trouble)
+                await eventually(lambda: "cannot list resource" in informer.trouble)
                 await delete(cluster, CONFIG_MAP, namespace, "a")
                 assert names(informer) == {"a"}
                 assert informer.synced

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
+from hyperframe.frame import GoAwayFrame
 
 from reconciler.core import errors
 from reconciler.core.manifest import name_of
@@ -197,7 +198,7 @@ async def test_a_server_that_takes_few_streams_has_more_connections(tmp_path, wa
 async def test_a_server_that_leaves_ends_what_it_does_not_name(server, cluster, watches):
     kept, lost = [await watch(watches, cluster, name) for name in "ab"]
     leaving = server.watched("a")
-    leaving.goes_away("a")
+    leaving.writer.write(GoAwayFrame(0, last_stream_id=leaving.streams["a"]).serialize())
     with pytest.raises(errors.Unreachable, match="cut short"):
         await anext(lost)
     again = await watch(watches, cluster, "b")

@@ -262,7 +262,10 @@ class ApiModel:
             raise answers.unserved()
         is_new = write.live is None
         if call.content_type.startswith("application/apply-patch"):
-            stated = _read_yaml(body)
+            try:
+                stated = orjson.loads(body)  # most YAML is JSON, which is read much sooner
+            except orjson.JSONDecodeError:
+                stated = yaml.load(body, yaml.CSafeLoader)
             made = write.apply(stated, force=asked.query.get("force") == "true")
         elif call.content_type.startswith("application/json-patch"):
             operations = orjson.loads(body)
@@ -396,13 +399,6 @@ class Watched:
         if self.asked.metadata_only:
             head = {"kind": _METADATA_ONLY, "apiVersion": "meta.k8s.io/v1"}
         return {"type": "BOOKMARK", "object": {**head, "metadata": metadata}}
-
-
-def _read_yaml(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)  # most YAML of programs is JSON, which is read much sooner
-    except orjson.JSONDecodeError:
-        return yaml.load(body, yaml.CSafeLoader)
 
 
 def _resources(served: Served) -> Iterator[Object]:

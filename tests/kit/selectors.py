@@ -1,7 +1,7 @@
 """Label and field selectors, as lists and watches take them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 Selects: TypeAlias = Callable[[Mapping[str, Any]], bool]
@@ -27,14 +27,9 @@ def _of_label(part: str) -> Callable[[Mapping[str, str]], bool]:
 
 
 def fields(text: str) -> Selects:
-    wanted = list(_of_fields(text))
+    pairs = (one.replace("==", "=").partition("=") for one in text.split(",") if one)
+    wanted = [(path.split("."), value) for path, _, value in pairs]
     return lambda live: all(_at(live, path) == value for path, value in wanted)
-
-
-def _of_fields(text: str) -> Iterator[tuple[list[str], str]]:
-    for part in filter(None, text.split(",")):
-        path, _, value = part.replace("==", "=").partition("=")
-        yield path.split("."), value
 
 
 def _at(live: Any, path: list[str]) -> Any:

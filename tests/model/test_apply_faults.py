@@ -14,6 +14,7 @@ from reconciler.core import field_set, keys, names
 from reconciler.core.manifest import annotations_of, finalizers_of, get_maps, get_text, is_deleting
 from reconciler.core.refs import CRD, LEASE, Ref
 from reconciler.core.times import format_time
+from tests.kit.clusters import model_of
 from tests.support import fleet_texts, removal
 from tests.support.apply_runs import Runs, inhabit, mode, runs, scene
 from tests.support.applying import Scene
@@ -306,4 +307,20 @@ async def test_a_control_plane_without_lock_stops_only_what_is_behind_it(
     assert statuses_of(report, "mall") == {Status.FAILED}
     messages = {message.partition(":")[0] for _, message in not_done(report)}
     assert messages == {"without the lock of its control plane nothing is done"}
+    assert second_app_cluster.audit.writes_since(mark) == []
+
+
+async def test_a_way_that_leads_to_another_cluster_since_it_was_read_is_not_written_by(
+    scene, runs, wires, second_app_cluster
+):
+    class Heard(list[object]):
+        def append(self, one):
+            super().append(one)
+            if one == "applying":
+                wires.models[scene.app.connection.server] = model_of(second_app_cluster)
+
+    runs.heard, mark = Heard(), second_app_cluster.audit.mark()
+    async with scene.peers():
+        report = await runs.run()
+    assert statuses_of(report, "shop") == {Status.FAILED}
     assert second_app_cluster.audit.writes_since(mark) == []

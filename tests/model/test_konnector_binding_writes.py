@@ -148,11 +148,8 @@ async def test_what_a_binding_costs(scene: Scene) -> None:
     beats = [one for one in there if one[1] == "clusterbindings"]
     audit, itself = scene.plane.audit, (scene.space, "clusterbindings")
 
-    def beats_that_count() -> bool:
-        # The backend writes to the same status meanwhile: what met its write was asked again.
-        return len(beats) - audit.conflicts_since(marks[1], AGENT).count(itself) <= 2
-
-    await eventually(beats_that_count)
+    # The backend writes to the same status meanwhile: what met its write was asked again.
+    await eventually(lambda: len(beats) - audit.conflicts_since(marks[1], AGENT).count(itself) <= 2)
 
 
 async def test_a_missing_secret_is_made_under_exactly_its_name(scene: Scene) -> None:

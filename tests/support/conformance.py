@@ -303,7 +303,12 @@ class Operations:
         choices: dict[str, Any] = {
             "size": lambda: self.random.choice(("1", "2")),
             "mode": lambda: self.random.choice(("a", "b", "b", "c")),
-            "ports": lambda: self._ports(),
+            "ports": lambda: [
+                {"name": name}
+                | ({"port": self.random.randint(1, 2)} if self._now_and_then() else {})
+                | ({"more": self._map(False)} if self._now_and_then() else {})
+                for name in self._some("fgh")
+            ],
             "tags": lambda: self._some("uvw"),
             "plain": lambda: self._some("uvw"),
             "free": lambda: self._map(removes),
@@ -314,13 +319,6 @@ class Operations:
         for key in self._some(tuple(choices)):
             made[key] = None if removes and self._now_and_then() else choices[key]()
         return made
-
-    def _ports(self) -> list[Any]:
-        return [
-            {"name": name, **({"port": self.random.randint(1, 2)} if self._now_and_then() else {})}
-            | ({"more": self._map(False)} if self._now_and_then() else {})
-            for name in self._some("fgh")
-        ]
 
     def _map(self, removes: bool, depth: int = 2) -> Any:
         made: dict[str, Any] = {}

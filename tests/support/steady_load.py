@@ -142,10 +142,6 @@ class Load:
         """Return whether no write of a developer waits for its answer."""
         return not self.waiting
 
-    def has_answers(self, count: int) -> bool:
-        """Return whether so many writes of developers have been answered."""
-        return len(self.waited) >= count
-
     async def _new_namespace(self) -> None:
         name = f"team-{len(self._namespaces)}"
         await self.app.create(build(NAMESPACE, name), NAMESPACE, manager="developer")

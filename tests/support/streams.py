@@ -12,7 +12,6 @@ from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes
-from hyperframe.frame import GoAwayFrame
 
 from klutchctl.sandbox import credentials
 from reconciler.kube.connection import Connection
@@ -45,10 +44,6 @@ class Session:
     def reset(self, namespace: str) -> None:
         self.h2.reset_stream(self.streams[namespace])
         self.flush()
-
-    def goes_away(self, last: str) -> None:
-        """Send a GOAWAY that names the watch of a namespace as the last one that goes on."""
-        self.writer.write(GoAwayFrame(0, last_stream_id=self.streams[last]).serialize())
 
     def window(self, namespace: str) -> int:
         return self.h2.local_flow_control_window(self.streams[namespace])
