@@ -116,7 +116,7 @@ def door_note(resources: Iterable[str]) -> dict[str, str]:
 
 
 def pod_security(cluster: str, namespace: Manifest) -> tuple[Step, ...]:
-    """Return what has a space admit restricted Pods alone.
+    """Return the labels by which a space admits restricted Pods alone.
 
     One that says something else got it from an administrator, whose decision it is.
     """
@@ -139,7 +139,7 @@ NONE_COUNTED: Final = Countable()
 
 
 def countable(resources: Iterable[str], crds: Mapping[str, Manifest], now: datetime) -> Countable:
-    """Return which of these a quota may count.
+    """Return those of these resources that a quota may count.
 
     Of a kind that the control plane's quota controller does not know yet nobody can tell how many
     there are, and then the API server lets none in. It looks for new CRDs every half minute.
@@ -164,7 +164,7 @@ def hard(number: int, counted: Countable) -> Mapping[str, int]:
 def quota(
     cluster: str, live: Manifest | None, namespace: str, wanted: Mapping[str, int]
 ) -> tuple[Step, ...]:
-    """Return what gives a namespace this quota. What somebody else counts there stays.
+    """Return the steps that give a namespace this quota. Counts of others there stay.
 
     An annotation notes how many of a resource were there when the quota first counted it: its
     number is at least twice that, so that no upgrade stops a tenant who had many before.
@@ -210,7 +210,7 @@ def _number(quantity: JSON) -> int | None:
 
 
 def trimmed_request(live: Manifest) -> Manifest:
-    """Return what is read of an APIServiceExportRequest: of `spec` what it asks for."""
+    """Return the kept part of an APIServiceExportRequest: of `spec` the requested resources."""
     asked = manifest.get_maps(live, "spec", "resources")[: MOST_RESOURCES + 1]
     resources: list[JSON] = [
         {part: manifest.get_text(one, part)[:_LONGEST_NAME] for part in ("group", "resource")}
@@ -233,7 +233,7 @@ def trimmed_cluster_binding(live: Manifest) -> Manifest:
 
 
 def trimmed_export(live: Manifest) -> Manifest:
-    """Return what is read of an APIServiceExport, of which a konnector writes the status."""
+    """Return the kept part of an APIServiceExport, of which a konnector writes the status."""
     kept = manifest.drop(live, "metadata", "managedFields")
     return {**kept, "status": _status(live)} if "status" in live else kept
 
@@ -257,7 +257,7 @@ def _status(live: Manifest) -> Manifest:
 
 
 def trimmed_binding(live: Manifest) -> Manifest:
-    """Return what is read of an APIServiceBinding: of its claims, whether it has any.
+    """Return the kept part of an APIServiceBinding: of its claims, whether it has any.
 
     Its finalizers are all there: those of others are written again as they are.
     """
@@ -269,7 +269,7 @@ def trimmed_binding(live: Manifest) -> Manifest:
 
 
 def trimmed_marks(live: Manifest) -> Manifest:
-    """Return what is read of an object of which only metadata are."""
+    """Return the kept part of an object of which only metadata are read."""
     return _kept(live)
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def spaces(registry: CollectorRegistry) -> StateCounts:
-    """Return what counts binding spaces, by how their konnectors are."""
+    """Return a counter of binding spaces, by the states of their konnectors."""
     gauge = Gauge("klutch_spaces", "Binding spaces, by heartbeat.", ["state"], registry=registry)
     return StateCounts(gauge, states=STATES)
 

@@ -26,7 +26,7 @@ def role(cluster: str, kind: Kind, live: Manifest | None, wanted: Manifest) -> t
 def role_binding(
     cluster: str, kind: Kind, live: Manifest | None, wanted: Manifest
 ) -> tuple[Step, ...]:
-    """Return what gives a (Cluster)RoleBinding the wanted subjects and role.
+    """Return the steps that give a (Cluster)RoleBinding the wanted subjects and role.
 
     A roleRef cannot be changed: with another one the object is made anew (F41).
     """
@@ -54,7 +54,7 @@ def granted(export: Manifest) -> Sequence[str]:
 
 
 def note(cluster: str, role: Manifest | None, resources: Set[str]) -> tuple[Step, ...]:
-    """Return what adds to a live role's note what is not in it yet; nothing is ever taken away."""
+    """Return the patch that adds missing parts to a live role's note; none is ever taken away."""
     before = noted(role)
     if role is None or manifest.is_deleting(role) or resources <= before:
         return ()

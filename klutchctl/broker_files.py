@@ -54,7 +54,7 @@ def _head_problems(live: manifest.Manifest) -> Iterator[str]:
 
 
 def _problems(schema: manifest.Manifest, value: manifest.JSON, path: str) -> Iterator[str]:
-    """Return what an API server would refuse or drop, in words."""
+    """Return the parts that an API server would refuse or drop, in words."""
     kind = manifest.get_text(schema, "type")
     if not isinstance(value, _TYPES.get(kind, object)):
         yield f"{path} is no {kind}" if value is not None else f"{path} is missing"

@@ -69,7 +69,7 @@ def meanings(*codes: ExitCode) -> dict[ExitCode, str]:
 
 
 def codes_help(own: Mapping[ExitCode, str]) -> str:
-    """Return what help says of exit codes. `own`: the meanings of those of the command."""
+    """Return the exit codes for a help text. `own`: the meanings of those of the command."""
     texts = {**meanings(*own), **own}
     return f"Exit codes: {'; '.join(f'{int(code)} {text}' for code, text in texts.items())}."
 
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def complete_for_kubectl() -> None:
-    """Print what the last argument may become, as `kubectl klutchctl` asks, and end the process."""
+    """Print the completions of the last argument for `kubectl klutchctl`, and end the process."""
     words = ["klutchctl", *sys.argv[1:]]
     asked = {"COMP_WORDS": shlex.join(words), "COMP_CWORD": str(len(words) - 1)}
     os.environ |= {COMPLETION: "complete_bash", **asked}
@@ -141,7 +141,7 @@ class _Notes(io.FileIO):
 
 
 def _drop_unwritten() -> None:
-    """Drop what stdout did not take: at its end the interpreter would try again, and exit 120."""
+    """Drop output that stdout refused: the interpreter would retry it at its end, and exit 120."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -271,7 +271,7 @@ def _knows_nothing(plan: "Plan") -> bool:
 
 
 def sentence(error: BaseException) -> str:
-    """Return what a person is told about `error`."""
+    """Return the sentence about `error` for people."""
     from reconciler.core.errors import KlutchError, origin
 
     if isinstance(error, KlutchError):

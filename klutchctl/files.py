@@ -152,7 +152,7 @@ def full_disk_explained(folder: Path, *, variable: str) -> Iterator[None]:
 
 @contextmanager
 def refusals_explained(folder: Path, *, variable: str) -> Iterator[None]:
-    """Turn what the file system refuses inside the block, which makes `folder`, into a HostError.
+    """Turn refusals of the file system inside the block, which makes `folder`, into a HostError.
 
     A full disk is called one. `variable` is as for `full_disk_explained`.
     """

@@ -193,7 +193,7 @@ def _global_options(
 
 
 def _selector(text: str | None) -> "Selector | None":
-    """Return what --selector means. Raises typer.BadParameter."""
+    """Parse --selector. Raises typer.BadParameter."""
     if text is None:
         return None
     from reconciler.core.errors import ConfigError

@@ -142,7 +142,7 @@ class Place:
         return self.git is None and self.oci is None and self.artifact is None
 
     def __post_init__(self) -> None:
-        """Refuse what would be ignored."""
+        """Refuse options that would be ignored."""
         archive = self.oci is not None or self.artifact is not None
         if sum(one is not None for one in (self.git, self.oci, self.artifact)) > 1:
             raise typer.BadParameter("--git, --oci and --artifact: name one of them")

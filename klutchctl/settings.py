@@ -219,7 +219,7 @@ def _writable(text: str, path: Path) -> Path:
 def write_outputs(
     outputs: Sequence[Output], render: Mapping[str, Callable[[Path | None], str]]
 ) -> None:
-    """Render what was asked for; a renderer gets the path, None for standard output.
+    """Render the outputs of --output; a renderer gets the path, None for standard output.
 
     What cannot be written keeps nothing else from it. Raises the OSErrors in a group then; where
     the only one is that the reader of standard output has left, BrokenPipeError.

@@ -68,7 +68,7 @@ class AgentContext:
         return self.runtime.metrics
 
     def executor(self, *clusters: Cluster) -> Executor:
-        """Return what carries decisions out in the app cluster and in these clusters."""
+        """Return the executor of decisions in the app cluster and in these clusters."""
         return self.runtime.executor(self.app, *clusters)
 
 
@@ -177,11 +177,11 @@ class Troubles:
         self._on_change = on_change
 
     def of(self, resource: str) -> dict[str, str]:
-        """Return what is wrong, as a sentence for each object."""
+        """Return the problems of a resource: a sentence for each object."""
         return self._problems.get(resource, {})
 
     def report(self, resource: str, about: str, problem: str) -> None:
-        """Note what is wrong with one object; "" for nothing any more."""
+        """Note the problem of one object; "" for none any more."""
         problems = self._problems.setdefault(resource, {})
         troubled = bool(problems)
         if problem:

@@ -40,7 +40,7 @@ class Asked:
 
 
 def parse(arguments: Sequence[str]) -> Asked:
-    """Return what these arguments say. Raises ConfigError, and SystemExit(0) after --help."""
+    """Parse these arguments. Raises ConfigError, and SystemExit(0) after --help."""
     parser = flags.Parser(
         "konnector detach",
         "Removes the konnector's finalizers from claims, after their control plane is gone for "
@@ -91,7 +91,7 @@ async def _refuse_beside_another(app: Cluster) -> None:
 
 
 async def _kept(app: Cluster, bindings: Sequence[str]) -> AsyncIterator[tuple[Kind, Manifest]]:
-    """Yield what a konnector holds or has marked: instances first, then their bindings."""
+    """Yield the objects that a konnector keeps or marked: instances first, then their bindings."""
     served = await app.get(Ref(app.name, CRD, "", API_SERVICE_BINDING.resource))
     if served is None:
         return

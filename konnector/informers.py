@@ -39,7 +39,7 @@ class SecretInformers(InformerSet[ObjectKey]):
         self._needs: dict[Hashable, frozenset[ObjectKey]] = {}
 
     def need(self, by: Hashable, keys: Iterable[ObjectKey]) -> None:
-        """Follow what `by` needs: these keys, and no others any more."""
+        """Follow the objects that `by` needs: these keys, and no others any more."""
         self._needs[by] = frozenset(key for key in keys if all(key))
         wanted = frozenset().union(*self._needs.values())
         for key in self.keys() - wanted:
@@ -180,7 +180,7 @@ class Mappings:
             self._offer(before)
 
     def _offer(self, service_namespace: str) -> None:
-        """Give what is free to the next that says that it is its own."""
+        """Give a free service namespace to the next mapping that asks for it."""
         waiting = (app for app, wanted in self._refused.items() if wanted == service_namespace)
         if (app := next(waiting, "")) != "":
             self._look(app)

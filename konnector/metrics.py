@@ -42,7 +42,7 @@ class SyncMetrics(Collector):
         return StateCounts(self._claims, resource, states=STATES)
 
     def direction(self, resource: str, direction: str) -> Histogram:
-        """Return what observes the seconds of a kind's syncs in one direction."""
+        """Return the observer of the seconds of a kind's syncs in one direction."""
         return self._seconds.labels(resource, direction)
 
     def beat(self, space: Hashable, at: float | None) -> None:
@@ -53,7 +53,7 @@ class SyncMetrics(Collector):
             self._beats[space] = at
 
     def describe(self) -> list[Metric]:
-        """Return what `collect` yields."""
+        """Return the metrics of `collect`."""
         return list(self.collect())
 
     def collect(self) -> Iterator[Metric]:

@@ -338,7 +338,7 @@ class PairedSync(TaskSupervisor):
         self._controller.enqueue(key)
 
     def _there_changed(self, app_namespace: str, name: str) -> None:
-        """Let what comes down go ahead: a status is one request, and a create takes two."""
+        """Sync changes that come down first: a status is one request, and a create takes two."""
         key = ObjectKey(app_namespace, name)
         self._note_event(key)
         self._controller.enqueue(key, AHEAD)

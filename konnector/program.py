@@ -254,7 +254,7 @@ def _workers(
     mode: ControlPlaneMode | None,
     in_use: InUse | None,
 ) -> list[Worker]:
-    """Return what serves the bindings, each part after those that it calls."""
+    """Return the workers that serve the bindings, each after those that it calls."""
     bindings = Bindings(context, cluster, view)
     providers: AnyProviders
     if mode is None or in_use is None:

@@ -14,7 +14,7 @@ _Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
 def read_secret(path: Path, where: str) -> Secret:
-    """Return what a file holds, without blanks around it. Raises ConfigError."""
+    """Return the content of a file, without blanks around it. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)

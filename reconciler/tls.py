@@ -99,7 +99,7 @@ class TlsFiles:
 
 
 def certificates(files: TlsFiles, clock: Callable[[], float]) -> Callable[[], ssl.SSLContext]:
-    """Return what gives each new connection the last good certificate that these files held.
+    """Return a callback that gives each new connection the last good certificate of these files.
 
     What cannot be read is logged once. Raises HostError where there is none to begin with.
     """

@@ -193,7 +193,7 @@ def _going(found: Sequence[_Object], terms: Terms) -> Decision:
 
 
 def _missed(found: Iterable[_Object]) -> Decision:
-    """Return what is waited for, each in a condition of its own."""
+    """Return the conditions that name the objects which are waited for, one each."""
     return Decision.merge(
         facts.trouble(facts.CLEANUP_WAITING, _still(kind, live)) for kind, live in found
     )
@@ -208,7 +208,7 @@ def _still(kind: Kind, live: Manifest) -> str:
 
 
 def _remaining(namespace: Manifest) -> Iterator[str]:
-    """Yield what Kubernetes says of a Namespace that does not go."""
+    """Yield the reasons of Kubernetes for a Namespace that does not go."""
     for each in conditions.of(namespace):
         if each.type.startswith("Namespace") and each.status == conditions.TRUE:
             yield each.message
@@ -289,7 +289,7 @@ def let_go(live: Manifest, how: ReleaseTerms, terms: Terms) -> Decision:
 
 
 def keep(live: Manifest, failure: Cause, terms: Terms) -> Decision:
-    """Return what takes it back that a binding was about to be let go."""
+    """Return the step that keeps a binding that was about to be released."""
     if keys.DRAINING not in annotations_of(live) or is_deleting(live):
         return Decision()
     marks = {keys.DELETION_POLICY: None, keys.DRAINING: None}
@@ -297,7 +297,7 @@ def keep(live: Manifest, failure: Cause, terms: Terms) -> Decision:
 
 
 def force(live: Manifest, failure: Cause, terms: Terms) -> Decision:
-    """Return what lets a binding go whose konnector does not come back; only our finalizer goes."""
+    """Return the steps that free a binding of its dead konnector; only our finalizer goes."""
     if not is_deleting(live):
         return Decision()
     step = unfinalized(terms.control_plane, api.API_SERVICE_BINDING, live, keys.DRAIN)

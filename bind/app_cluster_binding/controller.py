@@ -62,7 +62,7 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
         return decide.decide(view, terms=self._terms, now=now)
 
     async def decided(self, view: Seen) -> Decision:
-        """Return what follows, unless that deletes and the view lags. Raises ClusterErrors."""
+        """Return the decision, unless it deletes and the view lags. Raises ClusterErrors."""
         decision = await super().decided(view)
         lags = decision.deletes and await self._has_changed(view.app_cluster_binding)
         return Decision(again=_SOON) if lags else decision
@@ -129,7 +129,7 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
         )
 
     def _legacy(self, seen: Seen) -> Sequence[tuple[Kind, Manifest]]:
-        """Return what older backends made for it: whatever bears the name."""
+        """Return the objects that older backends made for it: all that bear the name."""
         informers, name = self._informers, names.legacy_konnector_cluster_role(*seen.place)
         views = (informers.cluster_role_bindings, informers.cluster_roles)
         return [(view.kind, live) for view in views if (live := view.get("", name)) is not None]

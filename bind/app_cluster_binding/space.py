@@ -215,7 +215,7 @@ def name_problem(seen: Seen) -> str:
 
 
 def verdict(seen: Seen) -> Verdict:
-    """Tell whose the Namespace is.
+    """Return the owner of the Namespace.
 
     The ClusterBinding decides, because there is only one in a Namespace and no konnector may
     write it. Without one its labels do, which only an administrator may write, then what else
@@ -306,7 +306,7 @@ def _content(space: Space) -> Iterator[tuple[Kind, Manifest]]:
 
 
 def _owner(manifest: Manifest | None, seen: Seen) -> tuple[str, str] | None:
-    """Return whom the labels name, (namespace, name); None without any. One may be missing."""
+    """Return the owner in the labels, (namespace, name); None without any. One may be missing."""
     labels = {} if manifest is None else labels_of(manifest)
     owner = (keys.APP_CLUSTER_BINDING_NAMESPACE, keys.APP_CLUSTER_BINDING_NAME)
     if not any(key in labels for key in owner):
@@ -320,7 +320,7 @@ def _of_another(seen: Seen, owner: tuple[str, str]) -> Verdict:
 
 
 def _of_earlier(seen: Seen, space: Space) -> Verdict | None:
-    """Refuse what an earlier AppClusterBinding of this name left, maybe another tenant's.
+    """Refuse a space of an earlier AppClusterBinding of this name, maybe another tenant's.
 
     Without a recorded uid, its ClusterBinding tells: nobody makes it before the AppClusterBinding.
     """

@@ -115,7 +115,7 @@ def _fits(subject: str, pattern: str) -> bool:
 
 
 def parse(content: bytes, path: str) -> Access:
-    """Return what an access file says; its own paths begin at its folder.
+    """Parse an access file; its own paths begin at its folder.
 
     Raises ConfigError with file, line and column.
     """

@@ -45,7 +45,7 @@ class Audit:
     def note(
         self, event: Event, request: Request, subject: Subject = NOBODY, *, reason: str = ""
     ) -> None:
-        """Write what happened: it went well, or was refused for a reason of one word."""
+        """Write an event: a success, or a refusal with a reason of one word."""
         outcome = "refused" if reason else "ok"
         counter = {"sign-in": self._sign_ins, "bind": self._binds, "redeem": self._binds}
         if event in counter:

@@ -37,7 +37,7 @@ _RESERVED: Final = "system:"
 
 
 class Authorizer(Protocol):
-    """Knows who may bind what."""
+    """Knows the rights of identities to bind."""
 
     async def may_bind(self, identity: Identity, offer: Offer) -> bool:
         """Return whether an identity may bind an offer. Raises Refused where nobody knows."""
@@ -178,7 +178,7 @@ def authorizer(
 
 
 def access_file(path: Path, monotonic: Callable[[], float]) -> Callable[[], Access]:
-    """Return what gives an access file as it is on disk; a bad one leaves the last good.
+    """Return a reader of an access file on disk; a bad one leaves the last good.
 
     Raises ConfigError where it is not good to begin with.
     """

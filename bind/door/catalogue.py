@@ -41,7 +41,7 @@ class Offer:
 def offers(
     templates: Iterable[Manifest], crds: Iterable[Manifest], *, consumer_scope: Scope
 ) -> list[Offer]:
-    """Return what app clusters can bind, by the names of the CRDs.
+    """Return the offers to app clusters, by the names of the CRDs.
 
     What the consumer scope does not allow is not offered: its requests would wait for ever.
     """
@@ -67,7 +67,7 @@ def offered(
 
 
 def shown(crd: Manifest) -> Manifest:
-    """Return what of a CRD an offer says: without its schemas, of which there may be hundreds."""
+    """Return the part of a CRD in an offer: without its schemas, of which there may be hundreds."""
     versions: list[JSON] = [
         {
             "name": manifest.get(version, "name"),

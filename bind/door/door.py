@@ -162,7 +162,7 @@ class Door:
 
 
 def _access(settings: DoorSettings, clock: Clock) -> Callable[[], Access]:
-    """Return what tells whose tokens are believed, and the rules. Raises ConfigError."""
+    """Return a reader of the trusted issuers and the rules. Raises ConfigError."""
     if settings.access_file is None:
         return lambda: access.NO_ACCESS
     return authorizer.access_file(settings.access_file, clock.monotonic)

@@ -88,7 +88,7 @@ def space_identity(identity: Identity, cid: str) -> str:
 
 
 def owner_key(identity: Identity) -> str:
-    """Return what the annotations of all spaces of an identity begin with, before `#`."""
+    """Return the start of the annotations of all spaces of an identity, before `#`."""
     if identity.first:
         return identity.subject
     return f"{identity.issuer}|{identity.subject}"

@@ -51,7 +51,7 @@ class Issuers:
         return await self._issuer(self._first)
 
     async def signed_in(self, check: Callable[[KeySet], tokens.Claims]) -> Identity:
-        """Return who signed in at the first provider. Raises KlutchErrors."""
+        """Return the identity that signed in at the first provider. Raises KlutchErrors."""
         claims = await (await self.first()).verified(check)
         return identity_of(claims, self._first.naming, first=True, keep=self._access().claims)
 
@@ -67,7 +67,7 @@ class Issuers:
         return self._https[ca_file]
 
     async def identity(self, token: Secret) -> Identity:
-        """Return whom a bearer token stands for. Raises Refused."""
+        """Return the identity of a bearer token. Raises Refused."""
         access = self._access()
         try:
             issuer = tokens.issuer_of(token)
@@ -103,7 +103,7 @@ class Issuers:
         raise refusals[-1]
 
     async def _issuer(self, one: TrustedIssuer) -> Issuer:
-        """Return what is known of an issuer. Raises ProviderFault, OSError, ConfigError."""
+        """Return the keys and names of an issuer. Raises ProviderFault, OSError, ConfigError."""
         jwks = _content(one.jwks_file) if one.jwks_file else None
         place = (one.url, one.ca_file, one.jwks_file)
         known = self._known.get(place)

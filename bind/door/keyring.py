@@ -64,7 +64,7 @@ class KeyRing:
         return await self._looked(_KEPT)
 
     async def opened(self, look: Callable[[Keys], T | None]) -> T | None:
-        """Return what `look` opens, after another look at the Secret where it opens nothing.
+        """Return the result of `look`, after another look at the Secret where there is none.
 
         Another replica may have renewed the keys a moment ago. Raises Refused.
         """

@@ -126,7 +126,7 @@ Outcome: TypeAlias = tuple[Step, ...] | Wait | Space | Refused
 
 
 def decide(seen: Seen, wanted: Wanted) -> Outcome:
-    """Return what comes next: steps, in their order, after which to look again, or the end."""
+    """Return the next steps, in their order, after which to look again, or the end."""
     own = own_of(seen.namespaces, wanted)
     if not seen.namespaces:
         return _made(seen, wanted)
@@ -164,7 +164,7 @@ def _made(seen: Seen, wanted: Wanted) -> Outcome:
 
 
 def _notes(seen: Seen, wanted: Wanted, namespace: Manifest) -> dict[str, JSON]:
-    """Return what a space does not say yet, before its kubeconfig is given away.
+    """Return the annotations that a space lacks, before its kubeconfig is given away.
 
     A space of the original, or of a version before, says by its first bind who vouches for it, and
     what it may ask for from now on: that, and what it has. One of a fleet is the fleet's to fill.

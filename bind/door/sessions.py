@@ -68,7 +68,7 @@ class Keys:
         return None
 
     def form_token(self, subject: str) -> str:
-        """Return what forms of one session and page carry, so that no other site can send them."""
+        """Return the token of a session's forms on one page, which no other site can send."""
         return _form_token(self.present, subject)
 
     def is_form_token(self, given: str, subject: str) -> bool:
@@ -126,7 +126,7 @@ class Login:
 
     @classmethod
     def opened(cls, keys: Keys, text: str, now: float) -> Self | None:
-        """Return what a cookie holds, or None."""
+        """Return the content of a cookie, or None."""
         return _made(
             keys.open(LOGIN, text, now), lambda kept: cls(**{**kept, "wish": Wish(**kept["wish"])})
         )
@@ -151,7 +151,7 @@ class Session:
 
     @classmethod
     def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
-        """Return what a cookie or a code holds, or None."""
+        """Return the content of a cookie or a code, or None."""
         return _made(keys.open(purpose, text, now), lambda kept: cls(**_session_fields(kept)))
 
 
@@ -176,7 +176,7 @@ class Visit(Session):
 
     @classmethod
     def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
-        """Return what a cookie holds; None also where it was not used for an hour."""
+        """Return the content of a cookie; None also where it was not used for an hour."""
         visit = super(Visit, cls).opened(keys, purpose, text, now)
         return None if visit is None or now - visit.seen > _IDLE else visit
 
@@ -186,7 +186,7 @@ class Visit(Session):
 
 
 def _made(kept: dict[str, Any] | None, make: Callable[[dict[str, Any]], T]) -> T | None:
-    """Return what was sealed; None for nothing, and for what another version sealed."""
+    """Return the sealed value; None for nothing, and for a value of another version."""
     try:
         return None if kept is None else make(kept)
     except (KeyError, TypeError):

@@ -132,7 +132,7 @@ def add(parser: flags.Parser) -> None:
 
 
 def _metavar(name: str) -> str:
-    """Return what a flag takes: what its name ends in, where that says it."""
+    """Return the placeholder for a flag's value, by the end of its name where that is known."""
     known = {"url": "URL", "file": "FILE", "id": "ID", "claim": "CLAIM", "address": "ADDR:PORT"}
     return {"external-address": "URL"}.get(name) or known.get(name.rpartition("-")[2], "TEXT")
 
@@ -210,7 +210,7 @@ def _origin(text: str, where: str) -> str:
 
 
 def _spaces(given: argparse.Namespace) -> dict[str, str]:
-    """Return what spaces are called, and how kubeconfigs lead there."""
+    """Return the names of spaces, and the address for kubeconfigs."""
     address = given.external_address
     if address and not address.startswith("https://"):
         raise ConfigError("does not begin with https://", where="--external-address")

@@ -138,7 +138,7 @@ class Spaces:
         )
 
     async def _require(self, identity: Identity, offer: Offer) -> None:
-        """Refuse what is not offered, or not to this identity, before anything is written."""
+        """Refuse offers that are missing, or not for this identity, before anything is written."""
         current = await self._views().offer(offer.resource.group, offer.resource.plural)
         if self._authorizer is not None and not await self._authorizer.may_bind(identity, current):
             sentence = f"You may not bind {current.resource.name} here"
@@ -172,7 +172,7 @@ class Spaces:
             await self._clock.sleep(progress.pause())
 
     async def _look(self, wanted: Wanted) -> Seen:
-        """Return what there is now: read by itself, for views lag. Raises ClusterErrors."""
+        """Return the present state, read by itself, for views lag. Raises ClusterErrors."""
         views = self._views()
         known = views.namespaces_of(wanted.identity)
         places = sorted({wanted.name, *map(manifest.name_of, provisioning.own_of(known, wanted))})
@@ -200,7 +200,7 @@ class Spaces:
         return [one for one in found if one is not None]
 
     async def _content(self, space: str) -> Content:
-        """Return what is in a space; nothing in none."""
+        """Return the content of a space; nothing for none."""
         if not space:
             return provisioning.EMPTY
         cluster_binding, account, token, kubeconfig = await asyncio.gather(

@@ -27,7 +27,7 @@ class Views:
         self._known: dict[str, tuple[tuple[str, str], Manifest]] = {}
 
     async def offers(self) -> list[Offer]:
-        """Return what app clusters can bind, by the names of the CRDs. Raises Refused."""
+        """Return the offers to app clusters, by the names of the CRDs. Raises Refused."""
         self._require_read()
         templates = list(self._informers.templates.all())
         selected = api.by_resource(templates)
@@ -80,7 +80,7 @@ class Views:
         return frozenset(exported) | known.intersection(pending)
 
     async def left_in(self, space: Manifest) -> str:
-        """Return what an earlier space of that name left, or "". Raises ClusterErrors."""
+        """Return the leavings of an earlier space of that name, or "". Raises ClusterErrors."""
         return await self._informers.left_in(space)
 
     def has_namespace(self, name: str) -> bool:

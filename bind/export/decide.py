@@ -137,7 +137,7 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
 
 
 def _target(seen: Seen, crd: Manifest) -> Manifest | Condition:
-    """Return what of the spec follows from the CRD, or why the export cannot follow it."""
+    """Return the spec that follows from the CRD, or the reason why the export cannot follow it."""
     scope = manifest.get_text(seen.export, "spec", "informerScope")  # immutable
     if problem := exports_of.scope_problem(crd, scope):
         return conditions.false(conditions.PROVIDER_CRD_INVALID, problem)
@@ -379,7 +379,7 @@ def _new_export(
 
 
 def _refusal(seen: RequestView) -> Condition | None:
-    """Return what the last try to create an export came to, if it came to nothing."""
+    """Return the failure of the last try to create an export, if it failed."""
     last = conditions.get(seen.request, conditions.EXPORTS_READY)
     cause = conditions.EXPORT_CREATE_FAILED
     if last is None or (last.status, last.reason) != (conditions.FALSE, cause.reason):

@@ -69,7 +69,7 @@ class Claims:
         self._informers.records.subscribe(views.OF_INSTANCE, of_instance)
 
     async def reconcile(self, key: views.InstanceKey) -> timedelta | None:
-        """Do what follows from the present state of an instance, and of its bindings.
+        """Reconcile the present state of an instance, and of its bindings.
 
         Raises ClusterErrors and Stopped.
         """

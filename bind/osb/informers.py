@@ -135,7 +135,7 @@ class Informers(ClusterInformers):
 
 
 def _names(crd: Manifest) -> Manifest:
-    """Return what names a kind: of a CRD with many plans the schema is large, and not read."""
+    """Return the names of a kind: of a CRD with many plans the schema is large, and not read."""
     kept = without_managed_fields(crd)
     spec = manifest.get_map(crd, "spec")
     versions = [

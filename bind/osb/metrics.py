@@ -50,7 +50,7 @@ class BrokerMetrics:
         )
 
     def observer(self, broker: str) -> Callable[[str, str, float], None]:
-        """Return what counts a call: verb, code, seconds."""
+        """Return a counter of calls: verb, code, seconds."""
 
         def observe(verb: str, code: str, seconds: float) -> None:
             self._requests.labels(broker, verb, code).inc()

@@ -152,7 +152,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         self._granted.pop(space, None)
 
     async def _removal(self, key: Mapped) -> Removal | None:
-        """Return what has to be known beyond doubt before data go, or None where it is not."""
+        """Return the proven facts without which no data go, or None where they are in doubt."""
         cluster = self._informers.cluster
         crd = Ref(cluster.name, refs.CRD, "", api.API_SERVICE_NAMESPACE.resource)
         try:
@@ -217,7 +217,7 @@ def counted(informers: Informers, resources: Iterable[str], now: datetime) -> Co
 
 
 def known(informers: Informers, key: Mapped, *, hashing: bool) -> Seen:
-    """Return what the views hold of one app namespace, but for `counted`."""
+    """Return the view of one app namespace, but for `counted`."""
     account = informers.accounts.get(key.space, names.BINDER)
     seen = Seen(
         informers.cluster.name,
@@ -242,7 +242,7 @@ def known(informers: Informers, key: Mapped, *, hashing: bool) -> Seen:
 
 
 class _Copied:
-    """Knows which kinds a konnector may have copied into a service namespace, now or ever.
+    """Knows the kinds that a konnector may have copied into a service namespace, now or ever.
 
     Exports and templates come and go while their copies stay, so every namespaced CRD counts, and
     what any export or template claims. CRDs are read anew only where one changed. A kind that

@@ -71,7 +71,7 @@ def obstacle(seen: Seen) -> tuple[Cause, str] | None:
 
 
 def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDED) -> Decision:
-    """Return what brings the service namespace about, or ends it.
+    """Return the steps that make the service namespace, or end it.
 
     `status.namespace` is told only when the Namespace is seen to be ours and its konnector has its
     rights there. Without an APIServiceNamespace the Namespace is deleted; but it is kept while the
@@ -109,7 +109,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
 
 
 def revocations(seen: Seen) -> Iterator[Step]:
-    """Yield what takes rights away in each service namespace whose space does not live (S1).
+    """Yield the steps that revoke rights in each service namespace without a living space (S1).
 
     The subject of a RoleBinding is a name: the next space of that name would have its rights.
     """
@@ -125,7 +125,7 @@ def revocations(seen: Seen) -> Iterator[Step]:
 
 
 def _names_former(seen: Seen, live: Manifest) -> tuple[Step, ...]:
-    """Return what has a new mapping name the app namespace whose data are there already.
+    """Return the step after which a new mapping names the app namespace of these data.
 
     The konnector holds what names another app namespace than there is, until a person gives it
     away; then the mapping, which is served by now, decides.
@@ -143,7 +143,7 @@ def _names_former(seen: Seen, live: Manifest) -> tuple[Step, ...]:
 
 
 def _stamped(seen: Seen, live: Manifest) -> tuple[Step, ...]:
-    """Return what marks a Namespace that another backend made, or that a person gave away."""
+    """Return the mark for a Namespace that another backend made, or that a person gave away."""
     wanted, notes = _uids(seen), manifest.annotations_of(live)
     born = manifest.get_text(live, "metadata", "creationTimestamp")
     if born and keys.MADE_AT not in notes:  # a copy of it is known by that
@@ -164,7 +164,7 @@ def _uids(seen: Seen) -> dict[str, str]:
 
 
 def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
-    """Return what bounds it, but not before its konnector knows of it.
+    """Return the bounds, but not before its konnector knows of it.
 
     A backend that may not write quotas still serves it.
     """

@@ -36,7 +36,7 @@ class Mapped:
 
 
 def key_of(mark: str) -> Mapped | None:
-    """Return whose service namespace an annotation says that it is, or None."""
+    """Return the mapping of a service namespace, by an annotation, or None."""
     space_name, slash, name = mark.partition("/")
     return Mapped(space_name, name) if slash and space_name and name and "/" not in name else None
 
@@ -130,7 +130,7 @@ def own(seen: Seen) -> Manifest | None:
 
 
 def marked(seen: Seen) -> Sequence[Manifest]:
-    """Return what carries its mark at one of its places, the one that the status names first.
+    """Return the Namespaces with its mark at one of its places, that of the status first.
 
     A copy under another name, as backups make it, is none, whatever its annotations say.
     """
@@ -168,7 +168,7 @@ def is_of_space(live: Manifest, seen: Seen) -> bool:
 
 
 def named(seen: Seen) -> str:
-    """Return what the status names, "" while it names none."""
+    """Return the name in the status, "" without one."""
     return manifest.get_text(seen.mapping, "status", "namespace")
 
 

@@ -35,7 +35,7 @@ class Source:
     namespace: str
 
     def require(self) -> None:
-        """Refuse what is not said, or twice. Raises ConfigError."""
+        """Refuse sources that are missing, or given twice. Raises ConfigError."""
         if bool(self.manifest) == bool(self.url):
             raise ConfigError("either a URL or --file is needed, and not both")
         if any(self.secret) != all(self.secret):

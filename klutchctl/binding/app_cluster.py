@@ -71,7 +71,7 @@ class AppCluster:
         return cluster_id(manifest.uid_of(live or {}))
 
     async def seen(self) -> Seen:
-        """Return what is there. Raises ClusterErrors."""
+        """Return the konnector and the bindings of the app cluster. Raises ClusterErrors."""
         deployment = await self._cluster.get(
             self._ref(refs.DEPLOYMENT, names.KLUTCH_NAMESPACE, names.KONNECTOR)
         )
@@ -85,7 +85,7 @@ class AppCluster:
         return Seen(deployment, bindings, kind.namespaced, policies)
 
     async def secret_step(self, content: bytes, used: Collection[str]) -> SecretStep:
-        """Return what makes a Secret hold the kubeconfig. Raises ClusterErrors."""
+        """Return the step by which a Secret holds the kubeconfig. Raises ClusterErrors."""
         found = await self._cluster.list(refs.SECRET, namespace=names.KLUTCH_NAMESPACE)
         return decisions.secret_step(found.items, content, used)
 

@@ -52,7 +52,7 @@ class Examined:
 
 
 def of_provider(provider: Provider) -> Iterator[Finding]:
-    """Yield what a provider offers to people and machines, and what it does not."""
+    """Yield the abilities of a provider for people and machines, and those that it lacks."""
     yield ok("discovery", "its document names exactly this issuer, and secure endpoints")
     yield ok("algorithms", f"it signs with {', '.join(provider.algorithms)}")
     if provider.authorization_endpoint:
@@ -143,7 +143,7 @@ _ISSUER: Final = "identity provider"
 async def examined(
     url: str, *, ca_file: Path | None, now: Callable[[], datetime]
 ) -> tuple[Examined, ...]:
-    """Return what is at a URL, and the providers that a front door there names.
+    """Return the findings at a URL, and about the providers that a front door there names.
 
     Raises ConfigError for what is no URL.
     """

@@ -53,7 +53,7 @@ SecretStep: TypeAlias = KeepSecret | RefreshSecret | CreateSecret
 def secret_step(
     secrets: Sequence[Manifest], content: bytes, used: Collection[str] = ()
 ) -> SecretStep:
-    """Return what makes a Secret in klutch-bind hold a provider's kubeconfig.
+    """Return the step by which a Secret in klutch-bind holds a provider's kubeconfig.
 
     `used` are the names in the bindings to come back to: of several Secrets to one space, that of a
     binding is taken, whose reference cannot be changed. Raises BadAnswer for a broken kubeconfig.
@@ -260,7 +260,7 @@ class Answers:
         return Verdict.ASK if asks else Verdict.REJECT
 
     def rejected_unasked(self, claims: Sequence[Manifest]) -> list[str]:
-        """Return what flags have rejected, as --accept names it: nobody has seen it."""
+        """Return the claims that flags rejected, as --accept names them: nobody has seen them."""
         if self.claims is Claims.ASK:
             return []
         rejected = [one for one in claims if one["state"] != consent.ACCEPTED]

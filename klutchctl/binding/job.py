@@ -231,7 +231,7 @@ class Flags:
 
 
 def browser(environ: Mapping[str, str] = os.environ) -> Callable[[str], object] | None:
-    """Return what opens a browser; None where there is no screen to open it on."""
+    """Return a function that opens a browser; None where there is no screen to open it on."""
     screen = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY") or environ.get("BROWSER")
     if not screen and sys.platform not in ("darwin", "win32"):
         return None

@@ -46,7 +46,7 @@ def bounded(decision: Decision, *, served: bool, without: bool) -> Decision:
 
 
 def decide(live: Manifest | None, *, chosen: str, offered: str, skip: bool) -> Decision:
-    """Return what becomes of the konnector.
+    """Return the decision about the konnector.
 
     `live` is its Deployment; `chosen` the image of a flag, which wins always; `offered` that of the
     provider's front door, which replaces none: a konnector reads the Secrets of other providers.
@@ -73,7 +73,7 @@ def decide(live: Manifest | None, *, chosen: str, offered: str, skip: bool) -> D
 
 
 def usual_rights(image: str) -> Rights:
-    """Return what a konnector of this image gets unless somebody says otherwise.
+    """Return the rights of a konnector of this image, unless flags set others.
 
     The original's expects to do anything.
     """
@@ -121,7 +121,7 @@ class Served:
 
 
 def served_by(bindings: Iterable[Manifest]) -> list[Served]:
-    """Return what the live bindings of an app cluster ask of its konnector."""
+    """Return the kinds and claims that the live bindings ask of the konnector."""
     found = []
     for binding in bindings:
         plural, _, group = manifest.name_of(binding).partition(".")
@@ -132,7 +132,7 @@ def served_by(bindings: Iterable[Manifest]) -> list[Served]:
 
 
 def rules(served: Sequence[Served], rights: Rights) -> tuple[Manifest, ...]:
-    """Return what a konnector of these bindings may do in the app cluster."""
+    """Return the rules of a konnector of these bindings in the app cluster."""
     if rights is Rights.FULL:
         return rbac.FULL
     claimed = [_claimed(claim) for one in served for claim in one.claims if _counts(claim)]
@@ -203,7 +203,7 @@ def _includes(wide: Manifest, narrow: Manifest, field: str) -> bool:
 def with_bound(
     live: Iterable[Manifest], bound: Iterable[tuple[Wanted, Sequence[Manifest]]], secret: str
 ) -> list[Served]:
-    """Return what is served once these are bound, too; what is bound already stays as it is."""
+    """Return the kinds that are served once these are bound, too; bound ones stay as they are."""
     served = {one.resource: one for one in served_by(live)}
     for wanted, claims in bound:
         served.setdefault(wanted.resource, Served(wanted.resource, secret, claims))

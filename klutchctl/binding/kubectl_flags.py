@@ -46,7 +46,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str], *, apiservice: bool) -> argparse.Namespace:
-    """Return what a command line says. Raises ConfigError; ends the process after --help."""
+    """Parse a command line. Raises ConfigError; ends the process after --help."""
     parser = _apiservice() if apiservice else _bind()
     flags = parser.parse_args(list(map(_written_out, arguments)))
     if flags.output not in _FORMATS:

@@ -66,7 +66,7 @@ class BindEnded(KlutchError):
 
 
 class Denied(BindEnded):
-    """Somebody who may decide says no: the provider, its identity provider, or an API server."""
+    """A refusal by the provider, its identity provider, or an API server."""
 
     exit_code = ExitCode.DENIED
 

@@ -196,7 +196,7 @@ def parsed(body: bytes, place: str) -> Mapping[str, JSON]:
 
 
 async def discovered(http: Http, url: str) -> Provider:
-    """Return what the provider at a URL is. Raises ConfigError, BadAnswer and BindEnded."""
+    """Return the description of the provider at a URL. Raises ConfigError, BadAnswer, BindEnded."""
     export, well_known = places(url)
     exported = await _answer(http.get(export))
     _require(exported, export)
@@ -241,7 +241,7 @@ async def bind(
 
 
 async def offered(http: Http, door: FrontDoor, token: Secret) -> list[GroupResource]:
-    """Return what a token may bind. Raises Denied, BadAnswer and BindEnded."""
+    """Return the resources that a token may bind. Raises Denied, BadAnswer and BindEnded."""
     answer = await _answer(http.get(door.catalogue_url, headers=_bearer(token)))
     _require(answer, "the catalogue")
     try:
@@ -258,7 +258,7 @@ async def offered(http: Http, door: FrontDoor, token: Secret) -> list[GroupResou
 
 
 async def fetched(http: Http, url: str) -> bytes:
-    """Return what is at a URL. Raises ConfigError, Denied and BindEnded."""
+    """Return the answer of a URL. Raises ConfigError, Denied and BindEnded."""
     answer = await _answer(http.get(url))
     _require(answer, "the URL")
     return answer.body
@@ -296,7 +296,7 @@ async def _answer(asked: Awaitable[Answer]) -> Answer:
 
 
 def _require(answer: Answer, place: str) -> None:
-    """Refuse what is no success, with what our door says of it."""
+    """Refuse an answer that is no success, with the reason of our door."""
     if answer.status == 200:
         return
     message = _message(answer)

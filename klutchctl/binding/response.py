@@ -61,7 +61,7 @@ class Grant:
 
 
 def decoded(text: str) -> bytes:
-    """Return what base64 of either alphabet holds, padded or not. Raises BadAnswer."""
+    """Decode base64 of either alphabet, padded or not. Raises BadAnswer."""
     plain = text.translate(_URL_SAFE).rstrip("=")
     try:
         return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
@@ -86,7 +86,7 @@ def document_of(response: str) -> Mapping[str, JSON]:
 def grant_of(
     document: Mapping[str, JSON], *, dry_run: bool = False, networks: Networks = ANYWHERE
 ) -> Grant:
-    """Return what a BindingResponse grants. Raises BadAnswer."""
+    """Return the grant of a BindingResponse. Raises BadAnswer."""
     session_of(document)
     requests = get_maps(document, "requests")
     if not requests or len(requests) > _MOST:
@@ -152,7 +152,7 @@ def _kubeconfig(document: Mapping[str, JSON]) -> bytes:
 
 
 def require_request(request: Manifest) -> None:
-    """Refuse what is no APIServiceExportRequest that can be made. Raises BadAnswer."""
+    """Refuse any object but an APIServiceExportRequest that can be made. Raises BadAnswer."""
     if get_text(request, "apiVersion") != _GROUP_VERSION:
         raise BadAnswer(f"the request is not of {_GROUP_VERSION}")
     if get_text(request, "kind") != API_SERVICE_EXPORT_REQUEST.kind:
@@ -203,7 +203,7 @@ T = TypeVar("T")
 async def until(
     look: Callable[[], Awaitable[T | None]], *, seconds: float, every: float = 0.5
 ) -> T | None:
-    """Return what `look` finds, or None where it finds nothing in time. It looks once at least."""
+    """Return the result of `look`, or None where it has none in time. It looks once at least."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while (found := await look()) is None:

@@ -99,7 +99,7 @@ class Bind:
         return AppCluster(self.cluster, self.progress)
 
     async def dry_run(self) -> SignedIn:
-        """Return what a provider would grant. Raises as `bind` does."""
+        """Return the grant that a provider would give. Raises as `bind` does."""
         provider = await self._provider()
         if provider.door is None:
             self.progress.report("note", text=_MAKES_ALL_THE_SAME)
@@ -119,7 +119,7 @@ class Bind:
         return await self.finish(await self._signed_in(provider, write=True), seen, decision)
 
     def decision(self, seen: Seen, *, offered: str = "") -> Decision:
-        """Return what becomes of the konnector. Raises ConfigError."""
+        """Return the decision about the konnector. Raises ConfigError."""
         asked = self.asked
         decision = konnector.decide(
             seen.deployment,
@@ -132,7 +132,7 @@ class Bind:
     async def finish(
         self, signed_in: SignedIn, seen: Seen, decision: Decision
     ) -> list[GroupResource]:
-        """Ask what is agreed to, carry it out, and return what is bound. Raises as `bind` does."""
+        """Ask for consent, execute it, and return the bound resources. Raises as `bind` does."""
         grant, agreed = signed_in.grant, self.agreed(signed_in, seen)
         app, asked = self.app, self.asked
         used, step = await _own_bindings(app, seen, grant, agreed)

@@ -197,7 +197,7 @@ class SignIn:
 
 
 def _last_page(name: str, answer: "Answer") -> tuple[str, str]:
-    """Return what a person sees at the end of the walk: a heading, and a sentence."""
+    """Return the page at the end of the walk: a heading, and a sentence."""
     about = f" about {name}" if name else ""
     if answer.error:
         return "Nothing is bound", f"The command line has your no{about}. You can close this page."
@@ -226,7 +226,7 @@ def _the_one(offered: Sequence[GroupResource]) -> GroupResource:
 
 
 def require_asked(grant: Grant, asked: Sequence[GroupResource]) -> None:
-    """Refuse what was not asked for. Raises NoConsent."""
+    """Refuse a grant that was not asked for. Raises NoConsent."""
     granted = {one.resource for one in grant.wanted}
     if asked and granted != set(asked):
         names = ", ".join(sorted(one.name for one in granted))
@@ -307,7 +307,7 @@ class Callback(Generic[T]):
         self._answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     async def answer(self, *, seconds: float) -> T:
-        """Return what the browser brought. Raises TimeoutError."""
+        """Return the answer that the browser brought. Raises TimeoutError."""
         async with asyncio.timeout(seconds):
             return await asyncio.shield(self._answer)
 

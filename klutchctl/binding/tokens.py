@@ -187,7 +187,7 @@ def _machine_issuer(door: FrontDoor) -> str:
 
 
 def _checked(read: Callable[[], T]) -> T:
-    """Return what is read, with failures as those of a bind."""
+    """Return the parsed answer, with failures as those of a bind."""
     try:
         return read()
     except GrantRefused as refusal:
@@ -210,7 +210,7 @@ class Identity:
 
 
 def parse(text: str) -> Identity:
-    """Return what --identity says. Raises ConfigError."""
+    """Parse --identity. Raises ConfigError."""
     source, _, place = text.partition(":")
     namespace, _, account = place.partition("/")
     match source:

@@ -251,7 +251,7 @@ async def _release(
 
 
 def _is_approved(plan: "Plan", options: WriteOptions, settings: Settings, *, question: str) -> bool:
-    """Show what would be done, and ask for approval where there is a terminal.
+    """Show the plan, and ask for approval where there is a terminal.
 
     A plan in which nothing would be done needs none.
     """
@@ -266,7 +266,7 @@ def _is_approved(plan: "Plan", options: WriteOptions, settings: Settings, *, que
 def _show_plan(
     plan: "Plan", wanted: tuple[Output, ...], settings: Settings, *, whole: bool = True
 ) -> TextIO:
-    """Print what is going to be done, or only its sum, and return where."""
+    """Print the plan, or only its sum, and return the stream."""
     from klutchctl.render import plan_formats, plan_rows
 
     # Standard output may be for a program; then a person reads the plan beside it.
@@ -329,7 +329,7 @@ async def _applied(
 
 
 def show(report: "Report", wanted: tuple[Output, ...], settings: Settings) -> ExitCode:
-    """Print what was done, in the formats that were asked for; FAILED where one cannot be had.
+    """Print the report in the formats of --output; FAILED where one cannot be had.
 
     On standard output, text leaves out what went well: each step was printed when it was done.
     """

@@ -155,7 +155,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
 
 
 def _resource(text: str) -> "GroupResource":
-    """Return what --resource names. Raises typer.BadParameter."""
+    """Parse --resource. Raises typer.BadParameter."""
     from reconciler.core.refs import GroupResource
 
     plural, _, group = text.partition(".")

@@ -77,7 +77,7 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
 
 
 def _read(given: Path, plan: Path | None) -> "FleetState":
-    """Return what files say. Raises ConfigError."""
+    """Return the fleet and its state by files. Raises ConfigError."""
     from klutchctl import files
     from klutchctl.render import status_document
     from reconciler.core.errors import ConfigError
@@ -175,7 +175,7 @@ async def _served(
 
 @contextmanager
 def _interrupted() -> "Iterator[tuple[Event, list[ExitCode]]]":
-    """Yield what is set once a signal ends the run, and the exit codes of those that came."""
+    """Yield an event that a signal sets to end the run, and the exit codes of the signals."""
     from asyncio import Event
 
     stop = Event()

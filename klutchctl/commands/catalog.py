@@ -75,7 +75,7 @@ def catalog(
 
 @contextmanager
 def _faults_of(where: str) -> Iterator[None]:
-    """Have what is wrong with a catalogue be an error of `where` it is from."""
+    """Turn the faults of a catalogue into an error that names `where`."""
     from reconciler.blueprints.offering.catalogue import CatalogueFault
     from reconciler.core.errors import ConfigError
 

@@ -133,9 +133,7 @@ def _address(url: str, settings: Settings, wanted: "Sequence[Output]", ca_file: 
 
 
 def exit_code(found: "Sequence[Examination | Examined]", *, allow_unreachable: bool) -> ExitCode:
-    """Return what a plan, an apply or a bind would come to: 5 where it could not read a cluster or
-    an address, 1 where none, 6 where something would stop it.
-    """
+    """Return the exit code: 5 for an unreadable cluster or address, 1 for none, 6 if stopped."""
     from reconciler.doctor.diagnosis import Level
 
     unreadable = [one for one in found if not one.readable]

@@ -298,7 +298,7 @@ class _Import:
     async def _settled(
         self, made: "Imports", live: "Live", clusters: "Clusters", target: str
     ) -> _Made:
-        """Drop what its own files would change, until they take over all that they name."""
+        """Drop units whose new files would change them, until the files take over all they name."""
         from klutchctl import repository
         from reconciler.reports.imports import settled
         from reconciler.run import plan

@@ -172,7 +172,7 @@ class _Subject:
         return _PullRequestAccess(registry, base.ref, planes, clusters)
 
     def against(self) -> "Against | None":
-        """Return what the pull request changes."""
+        """Return the edits of the pull request."""
         if self.review is None:
             return None
         from reconciler.reports.pr_diff import Against, edits

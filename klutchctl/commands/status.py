@@ -67,7 +67,7 @@ def status(
 
 
 def _written(file: Path, wanted: tuple[Output, ...], settings: Settings) -> ExitCode:
-    """Print what a status document says, and return what a status would have then."""
+    """Print a status document, and return the exit code of a status like it."""
     from klutchctl import files
     from klutchctl.render import status_document
 
@@ -81,7 +81,7 @@ def _written(file: Path, wanted: tuple[Output, ...], settings: Settings) -> Exit
 
 
 def _narrowed(board: "Board", names: tuple[str, ...]) -> "Board":
-    """Return what a board says of some clusters; of all without names. Raises ConfigError."""
+    """Return a board of some clusters; of all without names. Raises ConfigError."""
     from reconciler.core.errors import ConfigError
 
     if not names:
@@ -161,7 +161,7 @@ async def _look(
 def _printer(
     wanted: tuple[Output, ...], settings: Settings, state: "FleetState | None" = None
 ) -> "Callable[[Board], None]":
-    """Return what prints boards; `state` is what is known beside them."""
+    """Return a printer of boards; `state` is known beside them."""
     from klutchctl.render import status, status_document
 
     def show(board: "Board") -> None:

@@ -45,7 +45,7 @@ def validate(
 
 
 def _findings(place: Place, base: str | None, settings: Settings) -> "tuple[Findings, Findings]":
-    """Return what was found, with paths from here, and with paths from the top of Git's tree."""
+    """Return the findings, with paths from here, and with paths from the top of Git's tree."""
     from klutchctl import repository
     from klutchctl.render.problems import Findings
     from reconciler.core.errors import InvalidRepository, in_order
@@ -81,7 +81,7 @@ def _judged(
 
 
 def _prefix(path: Path) -> str:
-    """Return what stands before the paths of problems, so that they can be opened from here."""
+    """Return the prefix of the paths of problems, so that they can be opened from here."""
     # What is only in a commit can be told by its name alone.
     is_file = path.is_file() or (not path.exists() and path.suffix in (".yaml", ".yml"))
     folder = path.parent if is_file else path

@@ -189,7 +189,7 @@ class FleetMetrics(Collector, Observer):
         )
 
     def describe(self) -> list[Metric]:
-        """Return what `collect` yields, without values."""
+        """Return the metrics of `collect`, without values."""
         return list(families(FleetState(name=""), frozenset()))
 
     def collect(self) -> Iterator[Metric]:
@@ -247,7 +247,7 @@ class FleetMetrics(Collector, Observer):
         self._count(task, "locked" if isinstance(error, Locked) else "failed", seconds)
 
     def _count_repairs(self, report: Report) -> None:
-        """Count what changed by itself; what was left undone before, or unread, is no drift."""
+        """Count the repairs of drift; lines that were left undone before, or unread, are none."""
         made = [
             one.change
             for one in report.outcomes
@@ -288,7 +288,7 @@ class FleetMetrics(Collector, Observer):
 
 
 def _place(change: Change) -> tuple[str, str, str, str]:
-    """Return which object a line is about, in what is quick to hash."""
+    """Return the object of a line, in a form that is quick to hash."""
     ref = change.ref
     return ref.cluster, ref.kind.plural, ref.namespace, ref.name
 

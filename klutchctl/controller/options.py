@@ -91,7 +91,7 @@ def address(text: str, where: str) -> flags.Address | None:
 
 
 def checked(parse: Callable[[S], T], text: S) -> T:
-    """Return what an option says. Raises typer.BadParameter."""
+    """Parse an option. Raises typer.BadParameter."""
     try:
         return parse(text)
     except ConfigError as error:
@@ -99,7 +99,7 @@ def checked(parse: Callable[[S], T], text: S) -> T:
 
 
 def trust(place: Place, *, fleet: str | None) -> Trust:
-    """Return what --verify and its files say. Raises typer.BadParameter.
+    """Parse --verify and its files. Raises typer.BadParameter.
 
     A history goes on from what the FleetStatus of `fleet` keeps, None without a controller. By a
     name of the files, an old commit that has another one would have no history to be held against.
@@ -163,7 +163,7 @@ def hooks(
     *,
     plain_http: bool = False,
 ) -> HookOptions | None:
-    """Return which webhooks are received, None for none. Raises typer.BadParameter."""
+    """Return the webhooks that are received, None for none. Raises typer.BadParameter."""
     if text is None and not described:
         return None
     if text is None or not described:

@@ -181,7 +181,7 @@ class Rounds:
 
 
 async def _other_manager(fleet: Fleet, ref: Ref, clusters: Registry) -> str:
-    """Return who else writes an object, as far as that can be read."""
+    """Return the other manager of an object, as far as that can be read."""
     planes = {control_plane_ref_name(name): name for name in fleet.control_planes}
     try:
         if ref.cluster in planes:

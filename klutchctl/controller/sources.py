@@ -54,7 +54,7 @@ class Followed:
 
 
 def of_place(place: Place, *, poll: float) -> Followed:
-    """Return what is followed in a place. Raises typer.BadParameter."""
+    """Return the source to follow in a place. Raises typer.BadParameter."""
     if place.oci is not None or place.artifact is not None:
         raise typer.BadParameter("an archive never changes: --oci and --artifact are read once")
     try:
@@ -65,7 +65,7 @@ def of_place(place: Place, *, poll: float) -> Followed:
 
 
 def of_flux(text: str, place: Place, *, poll: float, verified: bool) -> Followed:
-    """Return what is followed of a source of Flux. Raises typer.BadParameter."""
+    """Return the source of Flux to follow. Raises typer.BadParameter."""
     from reconciler.source import flux
 
     if not place.is_here or place.ref is not None:
@@ -163,7 +163,7 @@ class Shape:
         self._made: tuple[Fleet, str, Fleet] | None = None
 
     def __call__(self, fleet: Fleet) -> Fleet:
-        """Return what is kept of a fleet. Raises ConfigError for another fleet or shard."""
+        """Return the kept part of a fleet. Raises ConfigError for another fleet or shard."""
         reason = self._suspended()
         if self._made is None or self._made[0] is not fleet or self._made[1] != reason:
             self._made = fleet, reason, self._shaped(fleet, reason)

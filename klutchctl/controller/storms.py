@@ -124,7 +124,7 @@ def calmed(storms: Storms, plan: Plan, *, now: datetime, terms: Terms) -> Calmed
 
 
 def repaired(storms: Storms, report: Report, *, now: datetime) -> Storms:
-    """Return what is known after a round that ended at `now`."""
+    """Return the storms after a round that ended at `now`."""
     flips = dict(storms.flips)
     for outcome in report.outcomes:
         change = outcome.change
@@ -138,7 +138,7 @@ def repaired(storms: Storms, report: Report, *, now: datetime) -> Storms:
 
 
 def other_manager(live: Manifest | None) -> str:
-    """Return who else wrote an object last, "" where that is unknown."""
+    """Return the last other manager of an object, "" where that is unknown."""
     entries = get_maps(live or {}, "metadata", "managedFields")
     others = [one for one in entries if get_text(one, "manager") not in _OURS]
     last = max(others, key=lambda one: get_text(one, "time"), default={})

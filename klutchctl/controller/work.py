@@ -150,7 +150,7 @@ async def _wait(states: States, version: int, seconds: float | None) -> None:
 
 
 def _part(state: FleetState, *, unread: bool) -> Board | None:
-    """Return what is shown of the clusters of the files that were read, or were not."""
+    """Return the part of the board with the fleet's clusters that were read, or were not."""
     board, fleet = state.board, state.fleet
     if board is None or fleet is None:
         return None
@@ -188,7 +188,7 @@ class Parts:
     publishing: Publishing
 
     def rounds(self, fence: WriteFence) -> Rounds:
-        """Return what makes the rounds of a leader, whose fence this is."""
+        """Return the rounds of a leader, under its fence."""
         return Rounds(
             self.settings,
             wait_seconds=self.options.wait_timeout,
@@ -302,7 +302,7 @@ async def _shown(
 
 
 async def _load(writer: FleetStatusWriter, clock: SystemClock) -> None:
-    """Read what was left before: somebody may have suspended the fleet.
+    """Load the stored state: it has the suspensions.
 
     Where that cannot be read, it counts as suspended until it can be.
     """

@@ -46,7 +46,7 @@ _SHOWN: Final = 20  # clusters, or lines of a sort, at once; a terminal has so m
 
 
 def text(report: Report, *, whole: bool = True, color: bool = False) -> str:
-    """Return what failed, what waits, and one line of sums, as text that ends in a newline.
+    """Return failures, waiting lines, and one line of sums, as text that ends in a newline.
 
     `whole`: every line by cluster, also those that went well. Else what was not done stands by its
     cause, so that one cause in many clusters is said once; what a guard holds back is told by it.
@@ -371,14 +371,14 @@ def round_failed(sentence: str) -> str:
 
 
 def round_ended(task: Task, result: Report, seconds: float, *, first: bool = False) -> str:
-    """Return what a round did, and what it left undone. `first`: of this process."""
+    """Return the lines that a round did, and those that it did not. `first`: of this process."""
     because = "start" if first else _BECAUSE[task.trigger]
     head = f"{because} ({seconds:.1f} s). {summary(result)}"
     return "\n".join([head, *(f"  {one}" for one in trouble(result))])
 
 
 def trouble(result: Report) -> tuple[str, ...]:
-    """Return what is not as the files say after a round, a line each."""
+    """Return the differences from the files after a round, a line each."""
     plan = result.plan
     tripped = (f"held: {visible(one.guard)}: {visible(one.message)}" for one in plan.held)
     unseen = (f"not read: {visible(one.name)}: {visible(one.reason)}" for one in plan.unseen)

@@ -45,7 +45,7 @@ OURS: Final = (
 
 
 def text(tool: str, kinds: Iterable[str]) -> str:
-    """Return what argocd or flux reads for our kinds and these. Raises typer.BadParameter."""
+    """Return health rules of argocd or flux for our kinds and these. Raises typer.BadParameter."""
     if tool not in _TOOLS:
         raise typer.BadParameter(
             f"{tool!r} is not one of {', '.join(_TOOLS)}", param_hint="'--for'"

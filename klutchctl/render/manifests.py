@@ -118,7 +118,7 @@ def _items(items: Sequence[JSON], indent: str, found: list[str]) -> None:
 
 
 def _scalar(value: JSON) -> str:
-    """Return what fits on a line, also of an empty array or object."""
+    """Return a value on one line, also an empty array or object."""
     match value:
         case str():
             return yaml_text(value)

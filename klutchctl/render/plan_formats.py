@@ -263,7 +263,7 @@ def _edits(against: Against | None, room: int) -> list[str]:
 
 
 def _cut(plan: Plan, sections: Sequence[Section], room: int) -> list[str]:
-    """Return what there is room for of the clusters, gravest first, below a table of it all."""
+    """Return as many clusters as there is room for, gravest first, below a table of all."""
     table = _table(plan)
     head = [table] if _size(table) <= room - _ROOM_CLUSTER else []
     grave = sorted(sections, key=lambda one: min(_GRAVITY.index(row.action) for row in one.rows))
@@ -296,7 +296,7 @@ def _only(sections: Iterable[Section], actions: frozenset[Action]) -> list[str]:
 
 
 def _table(plan: Plan) -> str:
-    """Return what would happen to each binding, and to what clusters need beside them."""
+    """Return a table of the lines by binding, and of those that clusters need beside them."""
     counts: dict[str, Counter[Action]] = defaultdict(Counter)
     clusters: dict[str, set[str]] = defaultdict(set)
     for change in plan.changes:

@@ -246,7 +246,7 @@ def short_commit(revision: str) -> str:
 
 
 def reading(plan: Plan, seconds: float | None) -> tuple[str, str]:
-    """Return what was read, and what was not ("" where all was). `seconds`: how long it took."""
+    """Return the read clusters, and the unread ones ("" for none). `seconds`: how long it took."""
     total = max(plan.clusters_total, len(plan.unseen))
     time = "" if seconds is None else f" in {seconds:.1f} s"
     read = f"Read {total - len(plan.unseen)} of {plural(total, 'cluster')}{time}"

@@ -126,7 +126,7 @@ def _written(schema: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Drop what repeats names, or speaks of what is read; use the public names of types."""
+    """Drop titles and defaults; use the public names of types."""
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items() if key not in ("title", "default")}
     if isinstance(value, list):

@@ -135,7 +135,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], state: State | None, *, c
 
 
 def _summary(board: Board) -> str:
-    """Return what is how, in words: `8 Ready, 1 Degraded, control plane eu Degraded`."""
+    """Return the states in words: `8 Ready, 1 Degraded, control plane eu Degraded`."""
     words = [f"{count} {state}" for state, count in board.counts().items() if count]
     if board.unread:
         words.append(f"{plural(len(board.unread), 'cluster')} not read")

@@ -227,7 +227,7 @@ def summary(board: Board) -> dict[str, int]:
 
 
 def unit_json(unit: BoundUnit) -> Manifest:
-    """Return what is written of a unit, without its cluster."""
+    """Return a unit as JSON, without its cluster."""
     document = UnitDocument.of(unit)
     written: dict[str, JSON] = _unit_adapter().dump_python(document, mode="json", by_alias=True)
     return written
@@ -239,7 +239,7 @@ def health_json(health: UnitHealth) -> dict[str, JSON]:
 
 
 def parse(content: str | bytes, source: str) -> FleetState:
-    """Read what `dump` wrote, of any minor version; its `fleet` is None. `source` names the file.
+    """Parse the output of `dump`, of any minor version, without `fleet`. `source` names the file.
 
     Raises ConfigError with the place for anything else, and for another major version.
     """

@@ -64,7 +64,7 @@ def _files(explanation: Explanation) -> Iterator[str]:
 
 
 def facts(source: Provenance) -> Iterator[Fact]:
-    """Yield what the files say of a binding, each with where."""
+    """Yield the facts of a binding in the files, each with its place."""
     named = (source.binding, source.cluster, source.control_plane)
     for kind, one in zip(("Binding", "Cluster", "ControlPlane"), named, strict=True):
         yield kind, one.name, one.origin

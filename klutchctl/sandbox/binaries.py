@@ -225,7 +225,7 @@ def _architecture() -> str:
 
 
 def _chunks(url: str, hint: str = _HINT) -> Iterator[bytes]:
-    """Yield what is at a URL. Raises HostError."""
+    """Yield the content of a URL. Raises HostError."""
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
             while chunk := answer.read(_CHUNK):
@@ -257,7 +257,7 @@ def fetch(
     update: Callable[[str], None],
     hint: str = _HINT,
 ) -> None:
-    """Write what is at a URL to a file. Raises HostError, also where the checksum differs."""
+    """Write the content of a URL to a file. Raises HostError, also where the checksum differs."""
     algorithm, expected = checksum
     digest, size = hashlib.new(algorithm), 0
     with target.open("wb") as file:

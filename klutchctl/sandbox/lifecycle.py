@@ -106,7 +106,7 @@ def check(layout: Layout, wanted: Sequence[Wanted] | None) -> None:
 
 
 def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
-    """Start what is missing, restart what is ill, and return when all servers are ready.
+    """Start missing servers, restart ill ones, and return when all are ready.
 
     Raises ConfigError if `plan` lacks a cluster that is there, HostError for a taken port and
     for a server that does not start.
@@ -209,7 +209,7 @@ def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
 
 
 def load(layout: Layout) -> State | None:
-    """Return what the state file says, None where there is none."""
+    """Return the content of the state file, None where there is none."""
     with files.refusals_explained(layout.root.parent, variable=_VARIABLE):
         try:
             content = layout.state_file.read_bytes()
@@ -240,7 +240,7 @@ def _refuse_to_lose(layout: Layout, known: State | None, wanted: Sequence[Wanted
 
 
 def _all_known(layout: Layout) -> Iterator[State]:
-    """Yield what all sandboxes have, also those that sleep."""
+    """Yield the states of all sandboxes, also of sleeping ones."""
     for file in layout.root.parent.glob("*/state.json"):
         try:
             yield parse(file.read_bytes(), source=str(file), removal="")
@@ -262,7 +262,7 @@ def _port_source(layout: Layout, within: range | None = None) -> NewPorts:
 
 
 def _settle(layout: Layout, target: State, plan: Plan, new_ports: NewPorts) -> State:
-    """Stop what should not run, but for what an add-on replaces, check ports, write every file."""
+    """Stop servers that should not run, unless replaced; check ports, write every file."""
     while True:
         decision = processes.decide(_expected(layout, target, plan), _ours(layout, target, plan))
         beside = {server.identity for server in decision.start if server.launch}

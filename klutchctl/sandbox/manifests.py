@@ -146,7 +146,7 @@ def folder_of(fleet: Path | None) -> Path:
 
 
 def read(folder: Path) -> Suite:
-    """Return what the folder says. Raises InvalidRepository with all problems, and ConfigError."""
+    """Read the manifests of a folder. Raises InvalidRepository with all problems, ConfigError."""
     folder = folder.resolve()
     document, node = parse(_bytes(folder / FILE), str(folder / FILE))
     problems: list[Problem] = []
@@ -225,7 +225,7 @@ def _is_object(manifest: Manifest) -> bool:
 
 
 def _bytes(path: Path) -> bytes:
-    """Return what a file holds. A link could lead out of the repository, and is not followed."""
+    """Return the content of a file. A link could lead out of the repository: none is followed."""
     if path.is_symlink():
         raise ConfigError("is a symbolic link", where=str(path))
     hint = f"Services come from a file {FILE}; --no-services continues without"
@@ -348,7 +348,7 @@ async def _sticks(cluster: Cluster, kinds: _Kinds, pending: _Pending, manager: s
 
 
 def _missing_conditions(kind: Kind, live: Manifest) -> list[str]:
-    """Return what a definition has to be, and is not yet."""
+    """Return the conditions that a definition needs, and does not have yet."""
     wanted: list[str] = []
     if kind == CRD or (kind.group, kind.kind) == _XRD:
         wanted.append("Established")
@@ -358,7 +358,7 @@ def _missing_conditions(kind: Kind, live: Manifest) -> list[str]:
 
 
 def _plurals(kind: str) -> tuple[str, ...]:
-    """Return what a kind may be called in paths: the rule of Kubernetes for kinds of its own."""
+    """Return the plurals of a kind in paths: by the rule of Kubernetes for kinds of its own."""
     word = kind.lower()
     if word.endswith("s"):
         return (f"{word}es", word)

@@ -69,7 +69,7 @@ def ensure_running(
     *,
     progress: Progress,
 ) -> None:
-    """Start what does not run, restart what does not answer, return when all are ready.
+    """Start missing servers, restart those that do not answer, return when all are ready.
 
     The servers of a stage do not depend on each other; `programs` has the executables of those
     without a `launch`. Raises HostError with a server's last

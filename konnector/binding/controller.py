@@ -170,7 +170,7 @@ class Bindings:
             self._withdrawn[key] = math.inf if is_done else now
 
     async def _let_go(self, live: Manifest, provider: Provider | None) -> timedelta | None:
-        """Undo what is to be undone before a binding goes, with its sync ended."""
+        """Undo the sync of a binding before it goes."""
         if _mismatch(provider):
             return _LOOK
         if drain.waits(live):
@@ -221,7 +221,7 @@ class Bindings:
         return None
 
     async def _release(self, key: ObjectKey, provider: Provider) -> timedelta | None:
-        """Release what a binding left that went without a drain; return when to go on with that.
+        """Release the instances of a binding that went without a drain; return the time of a retry.
 
         Only one that this process has served, and that its cluster says is gone.
         """
@@ -294,7 +294,7 @@ class Bindings:
             return not (await anext(pages)).items
 
     async def _sync(self, provider: Provider | None, live: Manifest, seen: Seen) -> None:
-        """Let what can be synced be synced, and end what can be no more."""
+        """Start or end the sync of a binding, as far as it can be synced."""
         if provider is None or provider.serving is None:
             return
         kind = decide.synced_kind(seen)

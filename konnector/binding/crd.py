@@ -204,7 +204,7 @@ def synced_version(export: Manifest, live: Manifest | None = None) -> str:
 
 
 def instance_kind(export: Manifest, live: Manifest | None = None) -> Kind:
-    """Return what an export's instances are, on both sides, in the version that is synced."""
+    """Return the kind of an export's instances, on both sides, in the version that is synced."""
     return api.kind_of(export, synced_version(export, live))
 
 

@@ -143,7 +143,7 @@ def decide(seen: Seen) -> Decision:
 
 
 def synced_kind(seen: Seen) -> Kind | None:
-    """Return what is to be synced under this binding, or None while nothing can or must not be.
+    """Return the kind to sync under this binding, or None while none can be synced, or may be.
 
     It takes a CRD of ours that the app cluster serves, and a version of it; whether its schema is
     the newest is no matter, so that a change of it interrupts nothing. One that is being deleted

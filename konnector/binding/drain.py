@@ -160,7 +160,7 @@ def stopped(found: Sequence[Object], crd: Manifest | None, stop: Stop, now: date
 
 
 def unserved(crd: Manifest | None) -> Patch | None:
-    """Return what has an API server warn those who use a kind that is synced no more."""
+    """Return the patch by which an API server warns users of a kind that is synced no more."""
     change = None if crd is None else claim_status.unserved(crd)
     if crd is None or change is None:
         return None
@@ -317,7 +317,7 @@ def _report(
 
 
 def _unmarked(seen: Seen, left: Sequence[Object]) -> list[Step]:
-    """Return what marks the mappings of these copies."""
+    """Return the steps that mark the mappings of these copies."""
     resource = manifest.name_of(seen.binding)
     behind = {manifest.namespace_of(one) for kind, one in left if kind.namespaced}
     steps: list[Step] = []

@@ -50,7 +50,7 @@ async def look(
     *,
     has_namesake: bool,
 ) -> Seen:
-    """Return what there is to do about a binding; `bindings` are all of them.
+    """Return the state of a binding that is to be drained; `bindings` are all of them.
 
     `has_namesake`: the same provider serves another binding of this name.
     """
@@ -157,7 +157,7 @@ class _Left:
         return await listing.copies_in(self._link.plane, kind, places)
 
     async def _copied(self) -> Sequence[Object]:
-        """Return what came down by this binding's claims, and would by no other's."""
+        """Return the objects that came down by this binding's claims, and would by no other's."""
         if manifest.annotations_of(self._live).get(keys.DELETION_POLICY) != drain.DELETE:
             return ()
         own = [rule for rule in permission_claim_rules.rules_of(self._live).rules if rule.goes_down]

@@ -377,7 +377,7 @@ class Claims(PairedSync):
             self._tried[seen.place] = self._state(seen.claim, copy)
 
     def _state(self, claim: Manifest, copy: Manifest) -> tuple[str, str]:
-        """Return what a claim asks for, and what its copy holds of that kind of thing."""
+        """Return digests of the content of a claim, and of the same part of its copy."""
         asked, given = decide.stated(self.pair, claim), decide.stated(self.pair, copy)
         return manifest.digest(asked), manifest.digest(given)
 

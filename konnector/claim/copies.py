@@ -73,7 +73,7 @@ class Pair:
     lives: frozenset[str] = frozenset()
 
     def content(self, live: Manifest) -> dict[str, JSON]:
-        """Return what of an instance goes to the other side, without identity and metadata."""
+        """Return the part of an instance that travels: all but identity and metadata."""
         found = content(live)
         for path in self.left_out:
             found = manifest.drop(found, *path)
@@ -120,7 +120,7 @@ class Pair:
         return bool(manifest.controller_of(copy or {})) and not self.adopts_controlled
 
     def claim_of(self, copy: Manifest) -> ObjectKey | None:
-        """Return whose copy a cluster-scoped object is; None where it is not of this space.
+        """Return the claim of a cluster-scoped copy; None where it is not of this space.
 
         Names prove nothing: another space's may begin alike (H3), and an earlier one left it (S1).
         """
@@ -160,7 +160,7 @@ class InstanceTerms:
 
 
 def content(live: Manifest) -> dict[str, JSON]:
-    """Return what an object holds beside identity, metadata and status: `spec`, `data`, `type`."""
+    """Return an object's content beside identity, metadata and status: `spec`, `data`, `type`."""
     return {key: value for key, value in live.items() if key not in _NOT_CONTENT}
 
 
@@ -265,7 +265,7 @@ def is_providers(claim: Manifest) -> bool:
 
 
 def trimmed_copy(copy: Manifest) -> Manifest:
-    """Return what of a copy has to be kept: of managedFields only what konnectors wrote.
+    """Return the part of a copy to keep in memory: of managedFields only those of konnectors.
 
     Labels and annotations that others wrote as well are left out, because no apply of ours would
     take them away. The original's apply made it an owner of all that it saw. What others wrote
@@ -326,5 +326,5 @@ def uid(claim: Manifest) -> Sequence[str]:
 
 
 def owner_of(live: Manifest | None) -> str:
-    """Return which side owns a claimed object, as its annotation says; "" for no word of it."""
+    """Return the owning side of a claimed object, by its annotation; "" without it."""
     return manifest.get_text(live, "metadata", "annotations", keys.RESOURCE_OWNER)

@@ -96,7 +96,7 @@ def state_of(seen: Seen, *, refused: bool) -> str | None:
 
 
 def decide(pair: Pair, seen: Seen) -> Decision | Read:
-    """Return what to write now, or what has to be read first."""
+    """Return the next writes, or the read that has to come first."""
     if seen.claim is None:
         return _without_claim(pair, seen)
     if manifest.is_deleting(seen.claim):
@@ -304,7 +304,7 @@ def _stamped(wanted: Manifest, claim: Manifest) -> dict[str, JSON]:
 
 
 def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
-    """Apply what the claim says, forced; fields of others stay, such as Crossplane's.
+    """Apply the claim's content, forced; fields of others stay, such as Crossplane's.
 
     What we, or the original, wrote by creating can be taken back only once it counts as applied.
     """

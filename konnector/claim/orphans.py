@@ -43,7 +43,7 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On what terms orphans of a resource go; `grace`: how long after, None: never so."""
+    """The terms on which orphans of a resource go; `grace`: how long after, None: never so."""
 
     resource: str
     confirmation: Confirmation = Confirmation()
@@ -110,7 +110,7 @@ def changes_in(copy: Manifest, terms: Terms, now: datetime) -> timedelta | None:
 
 
 def sentence(resource: str, places: Collection[ObjectKey], space: str) -> str:
-    """Return what there is to say of the orphans of one resource; "" where there is none."""
+    """Return a sentence about the orphans of one resource; "" where there is none."""
     if not places:
         return ""
     some = listed("/".join(filter(None, one)) for one in sorted(places))

@@ -157,7 +157,7 @@ class Returns:
 
 
 def left_to_provider(key: str) -> Note:
-    """Return what a claim says of a field that is left."""
+    """Return the Event of a claim about a field that is left to the provider."""
     message = (
         f"The provider takes {key} away each time: it is the provider's until this claim says"
         " something else there"

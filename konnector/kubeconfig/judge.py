@@ -49,7 +49,7 @@ def place(binding: Manifest) -> ObjectKey:
 
 
 def judge(binding: Manifest, secret: Manifest | None, *, control_plane_mode: bool) -> Judged:
-    """Return what the Secret at `place(binding)` is good for; None: there is no such Secret.
+    """Return the verdict on the Secret at `place(binding)`; None: there is no such Secret.
 
     In control-plane mode it leads to the app cluster, and needs no namespace: the space is told
     to the program. Else the space is the namespace of the current context (A.5).

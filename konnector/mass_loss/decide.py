@@ -132,7 +132,7 @@ def recorded(objects: Iterable[Manifest], key: str) -> frozenset[str]:
 
 
 def confirmations_of(cluster_binding: Manifest | None) -> Confirmations:
-    """Return what a space's ClusterBinding says that is allowed."""
+    """Return the confirmations in a space's ClusterBinding."""
     if cluster_binding is None:
         return Confirmations()
     notes = manifest.annotations_of(cluster_binding)

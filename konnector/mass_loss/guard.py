@@ -63,12 +63,12 @@ class Guardian:
         views.cluster_bindings.subscribe_keys(self._cluster_binding_changed)
 
     async def look(self) -> None:
-        """Read which clusters these are. Raises ClusterErrors, and keeps what was known then."""
+        """Read both clusters' identities. Raises ClusterErrors, and keeps the known ones then."""
         await self.look_at_app_cluster()
         await self.look_at_space()
 
     async def look_at_space(self) -> None:
-        """Read which space this is. Raises ClusterErrors, and keeps what was known then."""
+        """Read the identity of the space. Raises ClusterErrors, and keeps the known one then."""
         space = await self._read_space()
         self.space_uid, self.lives = manifest.uid_of(space), identity.lives(space)
         self._space_records = decide.recorded([space], keys.APP_CLUSTER_UID)
@@ -81,7 +81,7 @@ class Guardian:
         return await self._looks.metadata(Ref(self._plane.name, NAMESPACE, "", self.space)) or {}
 
     async def look_at_app_cluster(self) -> None:
-        """Read which app cluster this is. Raises ClusterErrors, and keeps what was known then."""
+        """Read the app cluster's identity. Raises ClusterErrors, and keeps the known one then."""
         ref = Ref(self._agent.app.name, NAMESPACE, "", names.KUBE_SYSTEM)
         system = await self._agent.app.get(ref, metadata_only=True)
         before, self.app_cluster_uid = self.app_cluster_uid, manifest.uid_of(system or {})
@@ -89,7 +89,7 @@ class Guardian:
             self._released()
 
     async def look_at_confirmations(self) -> None:
-        """Read what a person confirmed, also what the view does not show yet.
+        """Read the confirmations of an operator, also those that the view does not show yet.
 
         Raises ClusterErrors.
         """
@@ -101,7 +101,7 @@ class Guardian:
 
     @property
     def identity(self) -> Identity:
-        """Return what is known, and what was recorded."""
+        """Return the known identities, and the recorded ones."""
         return Identity(
             self.space,
             self.app_cluster_uid,
@@ -157,7 +157,7 @@ class Guardian:
         return Terms(resource, self._confirmation or Confirmation(), self._agent.orphan_grace)
 
     def kind_guard(self, resource: str) -> "KindGuard":
-        """Return what is held of one resource, which all that sync it share."""
+        """Return the guard of one resource, which all syncs of it share."""
         return self._kind_guards.setdefault(resource, KindGuard(self, resource))
 
     def has_orphans(self, app_namespace: str) -> bool:

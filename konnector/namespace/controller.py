@@ -75,7 +75,7 @@ class Namespaces:
             self._ended.discard(name)
 
     async def _removal(self, name: str, mapping: Manifest) -> Removal | timedelta:
-        """Read what has to be known before a mapping goes, or return when to look again."""
+        """Read the facts without which no mapping goes, or return when to look again."""
         if self.pending:
             self._kept.setdefault(name, _Kept(self._context.clock.monotonic()))
             return _SOON
@@ -143,7 +143,7 @@ class Namespaces:
         )
 
     def _bindable(self) -> Set[str]:
-        """Return what may have copies here: all that is exported, or bound.
+        """Return the resources that may have copies here: all that are exported, or bound.
 
         An export without a binding counts, and a binding that goes, or has lost its export: their
         copies stay. Those of them that were released are bound no more, and have another mark.
@@ -154,7 +154,7 @@ class Namespaces:
         return {*exported, *around.bound(), *around.unfollowed(self._link.space_uid)}
 
     def _stopped(self) -> Set[str]:
-        """Return what of that no sync knows the copies of."""
+        """Return those of them with copies that no sync knows."""
         return {name for name in self._bindable() if not self._syncs.runs(name)}
 
     def _is_unread(self, name: str) -> bool:
@@ -165,7 +165,7 @@ class Namespaces:
         return export is None or get_text(export, "spec", "scope") == "Namespaced"
 
     async def _unsynced(self, mapping: Manifest) -> Set[str]:
-        """Return what is not synced and may have copies behind a mapping.
+        """Return the unsynced resources that may have copies behind a mapping.
 
         It may be so for ever, say where the CRD of its name is somebody else's: then it holds no
         more than that (U1). Nobody can tell where rights went with an export; then a binding

@@ -131,7 +131,7 @@ def has_ended(mapping: Manifest | None) -> bool:
 
 
 def decide(seen: Seen) -> Decision:
-    """Return what brings the mapping about, ends it, or records whose it is.
+    """Return the steps that make the mapping, end it, or record its owner.
 
     The mapping of an app namespace that is on its way out stays until that is gone; none is made
     for it, nor for one that is not there. What a claim still needs stays, too. Another app
@@ -198,7 +198,7 @@ def _is_ending(namespace: Manifest) -> bool:
 
 
 def _recorded(seen: Seen, mapping: Manifest) -> Decision:
-    """Note whose the mapping is, and how it is about its app namespace."""
+    """Note the owner of the mapping, and the state of its app namespace."""
     notes: dict[str, JSON] = {}
     noted = annotations_of(mapping)
     known, uid = noted.get(keys.APP_CLUSTER_UID), seen.app_cluster_uid
@@ -220,7 +220,7 @@ def _noted(mapping: Manifest, notes: Manifest) -> Patch:
 
 
 def _of_namespace(live: Manifest, mapping: Manifest, now: datetime) -> dict[str, JSON]:
-    """Return what changes on a mapping whose app namespace is there, or on its way out."""
+    """Return the changes of a mapping whose app namespace is there, or on its way out."""
     notes = orphans.unmarks(mapping)
     ended, ends = has_ended(mapping), _is_ending(live)
     if ended != ends:

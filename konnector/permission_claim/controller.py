@@ -177,7 +177,7 @@ class PermissionClaims(PairedSync):
     def _deleted_at(
         self, place: ObjectKey, consumer: Manifest | None, provider: Manifest | None
     ) -> str:
-        """Return which state of its origin a copy was deleted in, where that matters."""
+        """Return the state of the origin in which a copy was deleted, where that matters."""
         if all(rule.recreate_when_consumer_side_deleted for rule in self._rules):
             return ""
         if consumer is not None:

@@ -95,7 +95,7 @@ def _marks_of_copy(seen: Seen, origin: Manifest, owner: str) -> dict[str, str]:
 def _brought(
     ref: Ref, origin: Manifest, copy: Manifest | None, travel: _Travel
 ) -> tuple[Step, ...]:
-    """Return what makes the object at `ref` the copy of its origin."""
+    """Return the steps that make the object at `ref` the copy of its origin."""
     if copy is None:
         return (_made(ref, origin, travel),)
     changed = decision.merge_diff(copies.content(copy), copies.content(origin))

@@ -150,7 +150,7 @@ def carried_by(rules: Iterable[Rule], *, down: bool) -> frozenset[str]:
 
 
 def rules_of(binding: Manifest, export: Manifest | None = None) -> Claims:
-    """Return what the accepted claims of an APIServiceBinding mean. Never raises.
+    """Return the rules of an APIServiceBinding's accepted claims. Never raises.
 
     A claim says the same with the CRD's defaults and without them.
     Which more labels and annotations go along, says each side for what comes to it.

@@ -104,7 +104,7 @@ class Way(Enum):
 
 
 def way_of(seen: Seen) -> tuple[Way, str]:
-    """Return what is to happen with a copy, and which side owns it."""
+    """Return the way of a copy, and its owner."""
     sides = [live for live in (seen.provider, seen.consumer) if live is not None]
     owner = _owner(seen)
     # An instance that is synced as such has one keeper already.
@@ -121,7 +121,7 @@ def way_of(seen: Seen) -> tuple[Way, str]:
 
 
 def _owner(seen: Seen) -> str:
-    """Return whose object it is by the table of E.2, "" where that is undecidable."""
+    """Return the owner of an object by the table of E.2, "" where that is undecidable."""
     provider, consumer = _word(seen.provider, _CONSUMER), _word(seen.consumer, _PROVIDER)
     for owner in (provider, consumer):
         if owner in (_PROVIDER, _CONSUMER):

@@ -114,7 +114,7 @@ class Provider(TaskSupervisor):
             self.serving.heart.enqueue(_HEART)
 
     def orphans(self, name: str) -> str:
-        """Return what there is to say of orphaned copies under a binding of this name, or ""."""
+        """Return a sentence about orphaned copies under a binding of this name, or ""."""
         return self.guardian.kind_guard(name).sentence
 
     def _look_at_everything(self) -> None:

@@ -196,7 +196,7 @@ class Providers(TaskSupervisor):
                     await guardian.look_at_space()
 
     def _double_of(self, served: _Served) -> _Served | None:
-        """Return who serves the space already that a provider, which serves none, has come to."""
+        """Return the provider that already serves the space of this one, which serves none."""
         space, uid = served.provider.space, served.provider.guardian.space_uid
         if served.provider.serving is not None:
             return None

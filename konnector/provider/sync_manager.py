@@ -113,7 +113,7 @@ class Syncs(TaskSupervisor):
         return [one.pair.kind for one in self._instances.values()]
 
     def missing(self, binding: str) -> Sequence[str]:
-        """Return what could not be read yet of what a binding needs."""
+        """Return the objects that a binding needs and that could not be read yet."""
         running = self._instances.get(binding)
         return () if running is None else running.missing
 

@@ -79,7 +79,7 @@ class ClusterBindings:
         return min(_AGAIN, decision.again or _AGAIN) if refused else decision.again
 
     async def _look_at_app_cluster(self) -> None:
-        """Read which app cluster it is, if it answers: the heart beats for the control plane."""
+        """Read the app cluster's identity, if it answers: the heart beats for the control plane."""
         try:
             await self._guardian.look_at_app_cluster()
         except KlutchError as error:
@@ -112,7 +112,7 @@ class ClusterBindings:
         return replace(seen, targets=targets)
 
     async def _verdict_on(self, content: bytes) -> str:
-        """Return what comes of trying a kubeconfig; one that worked is not tried again."""
+        """Return the verdict of trying a kubeconfig; one that worked is not tried again."""
         fingerprint = judge.fingerprint(content)
         if self._verdict != (fingerprint, ""):
             probed = await self._link.around.probe(content)
@@ -122,7 +122,7 @@ class ClusterBindings:
         return self._verdict[1]
 
     def _decided(self, seen: ClusterBindingView, live: Manifest, voided: Decision) -> Decision:
-        """Unite what is said of the beat with what is said of the guards."""
+        """Unite the reports of the beat and of the guards."""
         beat = decide.beat(seen, now=self._link.now(), version=decide.VERSION)
         guards = self._guardian.report(live)
         times = [one.again for one in (beat, guards, voided) if one.again is not None]

@@ -69,7 +69,7 @@ class ClusterBindingView:
 
 
 def beat(seen: ClusterBindingView, *, now: datetime, version: str | None) -> Decision:
-    """Return what the status says; `again` is when the next beat is due.
+    """Return the status of a beat; `again` is when the next one is due.
 
     `version` is what `konnector_version` returned. Nothing about Secrets in the app
     cluster holds up a beat: those are written by `mirror`.
@@ -333,7 +333,7 @@ def _of_crd(crd: Manifest) -> Iterable[Condition]:
 
 
 def _names_and_versions(export: Manifest, crd: Manifest) -> dict[str, JSON]:
-    """Return what of it is new: what the app cluster serves, once it says so."""
+    """Return the new parts of what the app cluster serves, once it reports them."""
     wanted: dict[str, JSON] = {
         "acceptedNames": manifest.get_map(crd, "status", "acceptedNames"),
         "storedVersions": manifest.get_list(crd, "status", "storedVersions"),

@@ -41,7 +41,7 @@ _MIRRORING: Final = (keys.MANAGER_CLI, keys.MANAGER_BIND, *sorted(keys.KONNECTOR
 
 
 def listed_resource(listed: manifest.Manifest) -> GroupResource:
-    """Return what one item of spec.apiExports names; blanks around it do not count (C.6)."""
+    """Return the resource in one item of spec.apiExports; blanks around it do not count (C.6)."""
     return GroupResource(
         manifest.get_text(listed, "group").strip(), manifest.get_text(listed, "resource").strip()
     )
@@ -100,7 +100,7 @@ def liveness(
     timeout: timedelta,
     ahead: timedelta | None = None,
 ) -> Liveness:
-    """Return what a heartbeat says of its konnector at the time `now`.
+    """Return whether a konnector lives at the time `now`, by its heartbeat.
 
     One of more than `timeout` ago is too old; one of more than `ahead` in the future, where that
     is given, is no sign of life either.
@@ -286,7 +286,7 @@ def ca_digest(pem: str) -> str:
 
 
 def kubeconfig_value(facts: KubeconfigFacts) -> dict[str, manifest.JSON]:
-    """Return what stands in a Secret's data in the place of the kubeconfig."""
+    """Return the facts that stand in a Secret's data in place of the kubeconfig."""
     return {
         "server": facts.server,
         "ca": facts.ca_digest,

@@ -165,7 +165,7 @@ def _reason(claim: Manifest) -> str:
 
 
 def _reason_for_waiting(copy: Manifest) -> str:
-    """Return what the copy's conditions say, Ready before others; "" where they give no words."""
+    """Return the messages of the copy's conditions, Ready before others; "" where there is none."""
     found = conditions.ordered(conditions.of(copy))
     spoken = (one for one in found if one.status != TRUE and one.message)
     return next((": ".join(filter(None, (one.reason, one.message))) for one in spoken), "")

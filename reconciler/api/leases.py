@@ -47,12 +47,12 @@ class LeaseLook:
 
 
 def of_backend(control_plane: str) -> Ref:
-    """Return what the Lease of a backend is asked for by, in whichever namespace that is."""
+    """Return the Ref of a backend's Lease, without its namespace."""
     return Ref(control_plane, LEASE, "", names.BACKEND_LEASE)
 
 
 def look_of(lease: Manifest | None) -> LeaseLook | None:
-    """Return what a Lease says; None where there is none, or one that nobody ever held."""
+    """Return the holder and the renewal of a Lease; None without one, or if nobody ever held it."""
     renewed = get_text(lease, "spec", "renewTime")
     if moment(renewed) is None:
         return None
@@ -115,7 +115,7 @@ def stopped_at(
 def trouble(
     before: LeaseLook, after: LeaseLook | None, beat: Heartbeat | None, now: datetime
 ) -> Trouble | None:
-    """Return what two looks show of a konnector, the second at `now`; None where all is well."""
+    """Return a konnector's trouble by two looks, the second at `now`; None where all is well."""
     if (at := stopped_at(before, after, beat)) is not None:
         return Stopped(at)
     if after is None or after == before or not after.holder or after.renewed_at is None:

@@ -87,7 +87,7 @@ class _Fresh:
         )
 
     def lines(self, group: Group) -> Sequence[Change]:
-        """Return what would be done now for a unit, or once for a cluster."""
+        """Return the lines of a fresh plan for a unit, or for the cluster itself."""
         return self.groups.get(group, ())
 
     def refusal(self, group: Group, wanted: Sequence[Change]) -> tuple[Status, str] | None:
@@ -117,7 +117,7 @@ class _Fresh:
 
 
 def line_key(change: Change) -> LineKey:
-    """Return what distinguishes a line from all others of its plan."""
+    """Return a key that distinguishes a line from all others of its plan."""
     return change.cluster, change.unit, change.ref, change.action
 
 
@@ -177,7 +177,7 @@ def _is_harmless(change: Change) -> bool:
 
 
 def _scope(change: Change, *, known: bool = True) -> bytes:
-    """Return what an approval covers: what is written where, and over what, where that is known."""
+    """Return the scope of an approval: the write, its object, and the state before, where known."""
     content: dict[str, JSON] = {
         "action": change.action.value,
         "ref": str(change.ref),

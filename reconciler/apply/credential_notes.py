@@ -23,7 +23,7 @@ from reconciler.planning.placement import secret_of
 
 
 def carrier_after(change: Change) -> Ref | None:
-    """Return what has to note a kubeconfig once a line is done, or None."""
+    """Return the object that notes a kubeconfig once a line is done, or None."""
     if change.ref.kind == api.APP_CLUSTER_BINDING and change.action is Action.CREATE:
         return change.ref
     wanted = change.wanted
@@ -40,7 +40,7 @@ def _carrier(plane: str, placement: Placement) -> Ref:
 
 
 async def note_kubeconfig(plane: ClusterWriter, ref: Ref) -> None:
-    """Note what the kubeconfig is that an object names; nothing where either is absent."""
+    """Note the facts of the kubeconfig that an object names; nothing where either is absent."""
     live = await plane.read(ref)
     if live is None:
         return
@@ -83,7 +83,7 @@ async def put_note(app: ClusterWriter, binding: Ref, note: str) -> None:
 
 
 async def note_bindings(change: Change, clusters: Clusters, plane: str) -> None:
-    """Note what a Secret is that has just changed, on our APIServiceBindings that name it."""
+    """Note the facts of a changed Secret on those of our APIServiceBindings that name it."""
     assert change.wanted is not None, change
     assert change.placement is not None, change
     secret, placed, app = change.ref, change.placement, clusters(change.ref.cluster)

@@ -88,7 +88,7 @@ class ClusterWriter:
         )
 
     async def as_applied(self, live: Manifest, ref: Ref) -> Manifest:
-        """Make what we created count as applied, and return it as it is then. Raises Conflict."""
+        """Make our created fields count as applied, and return the object then. Raises Conflict."""
         taken = created_to_applied(live, manager=keys.MANAGER_CLI)
         if taken is None:
             return live
@@ -252,7 +252,7 @@ async def _stated(change: Change, wanted: Wanted, clusters: Clusters, live: Mani
 
 
 async def _complete(wanted: Wanted, clusters: Clusters, *, live: Manifest | None) -> Manifest:
-    """Return what is written, with all that was known only after the apply."""
+    """Return the manifest to write, with all that was known only after the apply."""
     if wanted.ref.kind == CRD:
         (whole,) = crds.load(wanted.ref.name)
         return whole

@@ -26,7 +26,7 @@ class Stale(Exception):
 
 
 def annotate(key: str, value: str) -> Decide:
-    """Return what sets one annotation, or takes it away for ""; nothing where it is so."""
+    """Return the patch that sets one annotation, or removes it for ""; nothing where it is so."""
 
     def decide(live: Manifest) -> Manifest | None:
         if manifest.annotations_of(live).get(key, "") == value:
@@ -67,7 +67,7 @@ def unlist(ref: Ref, unit: str, *, uid: str) -> Decide:
 
 
 def retire(ref: Ref, *, uid: str, now: datetime) -> Decide:
-    """Mark what a cluster stood on as released, once. Raises Stale for another uid."""
+    """Mark the root of a cluster as released, once. Raises Stale for another uid."""
 
     def decide(live: Manifest) -> Manifest | None:
         _check(ref, live, uid)

@@ -43,7 +43,7 @@ async def apply(
     fence: WriteFence,
     observer: Observer,
 ) -> Report:
-    """Do what was approved and still fits, and nothing else; return what became of each line.
+    """Execute the approved lines that still fit; return the outcome of each.
 
     Writes nothing at all where the plan holds nothing to do. Raises Locked, and the error of the
     lock where no control plane gives its own. What fails for one cluster, or for those behind one

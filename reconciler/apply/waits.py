@@ -99,7 +99,7 @@ class BackendWait:
 
 
 class WaitStages:
-    """Names what is waited for, once that takes longer, and again when it has changed.
+    """Names units that are waited for, once that takes longer, and again after each change.
 
     `stage` gets the sentences: for all clusters together, one in `_STAGE_PERIOD` at most.
     """
@@ -167,7 +167,7 @@ class MirrorWait:
             )
 
     async def _trouble(self) -> str:
-        """Return what the konnector says of the new address."""
+        """Return the konnector's report about the new address."""
         live = await self._plane.read(self._heart)
         invalid = conditions.get(live, conditions.SECRET_VALID, conditions.FALSE)
         if invalid is None:

@@ -91,7 +91,7 @@ _RULES: Final = (
 
 
 def policy() -> Policy:
-    """Return what holds of klutch-osb, which may read and write Secrets of all namespaces."""
+    """Return the policy for klutch-osb, which may read and write Secrets of all namespaces."""
     return Policy(
         keys.MANAGER_OSB,
         f"request.userInfo.username == {cel.text(_ACCOUNT)}",

@@ -106,7 +106,7 @@ def _without(claim: Manifest, kind: str) -> str:
 
 
 def sentences(claim: Manifest) -> str:
-    """Return what a permission claim means, in lines, without the question."""
+    """Return the meaning of a permission claim, in lines, without the question."""
     found = terms(claim)
     plain = found.kind.isascii() and found.kind.isprintable() and " " not in found.kind
     wanted = "required" if get_bool(claim, "required") else "optional"
@@ -144,13 +144,13 @@ def required_rejected(claims: Sequence[Manifest], choices: Collection[int]) -> l
 
 
 def reserved(claims: Sequence[Manifest]) -> list[str]:
-    """Return what accepted claims open of the cluster itself, such as `secrets in kube-system`."""
+    """Return the parts of the cluster itself that claims open, such as `secrets in kube-system`."""
     accepting = [claim for claim in claims if get_text(claim, "state") == ACCEPTED]
     return sorted(opened for claim in accepting for opened in _inside(claim))
 
 
 def openings(claim: Manifest) -> list[str]:
-    """Return what a claim opens that nobody accepts by accepting its kind.
+    """Return the openings of a claim that accepting its kind does not accept.
 
     It is named as `--accept` takes it: places of the cluster itself, and Secrets of applications.
     """

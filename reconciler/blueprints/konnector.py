@@ -141,7 +141,7 @@ def space_deployment(
 
 
 def network_policy(space: str) -> Manifest:
-    """Return what Pods of a binding space reach: no metadata service; nobody reaches them."""
+    """Return the policy for Pods of a binding space: no metadata service; nobody reaches them."""
     beyond: list[JSON] = [{"ipBlock": block} for block in _NO_METADATA]
     spec: Manifest = {
         "podSelector": {},
@@ -192,7 +192,7 @@ def _pod(image: str, overrides: Manifest, *, beside: Manifest) -> Manifest:
 
 
 def _confinement(overrides: Manifest) -> Manifest:
-    """Return what protects a container, without what overrides name.
+    """Return the confinement of a container, without the fields that overrides name.
 
     A limit below a request of ours would be refused, and root beside runAsNonRoot not started;
     one probe that is elsewhere tells that all are.
@@ -203,7 +203,7 @@ def _confinement(overrides: Manifest) -> Manifest:
 
 
 def _confinement_of_space(overrides: Manifest) -> Manifest:
-    """Return what protects the control plane from a container, whatever overrides say beside it.
+    """Return the confinement that protects the control plane, whatever overrides say beside it.
 
     They may name other probes and other resources: a probe of ours is in the way where they put
     one elsewhere, and so is a request beside a limit or a request of theirs.

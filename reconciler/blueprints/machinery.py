@@ -69,7 +69,7 @@ CLOSED: Final = Opening()
 
 
 def opening(live: Manifest) -> Opening:
-    """Return what a template says, or an export, which keeps the words of its template."""
+    """Return the opening of a template, or of an export, which keeps that of its template."""
     return Opening(_words(live, keys.OPEN_MACHINERY), _words(live, keys.COMPOSITIONS))
 
 
@@ -111,7 +111,7 @@ def left_out(export: Manifest | None) -> frozenset[Path]:
 
 
 def marks(resource: str, export: Manifest) -> Sequence[str]:
-    """Return what an account may do with the machinery of an exported kind, for its role.
+    """Return the rights of an account to the machinery of an exported kind, as names for its role.
 
     As names of objects that cannot be: `RESOURCE:PLACE` says that the machinery is there, and that
     nothing of it may be written but what is named so, too, and compositions as they are named.

@@ -264,13 +264,13 @@ _OF_KONNECTOR: Final = (
 
 
 def backend() -> Policy:
-    """Return what holds of klutch-bind, which holds all that it hands out to konnectors."""
+    """Return the policy for klutch-bind, which holds all that it hands out to konnectors."""
     mark = ("mark", f"{cel.CLUSTER_SCOPED} ? '' : {_MARK}")
     return Policy(names.BACKEND, accounts(names.BACKEND), _OF_BACKEND, (mark, *PLACES))
 
 
 def binder() -> Policy:
-    """Return what holds of the account of each binding space, whose token an app cluster has."""
+    """Return the policy for the account of each binding space, whose token an app cluster has."""
     pattern = f"^system:serviceaccount:[^:]+:{names.BINDER}$"
     return Policy(
         names.BINDER,
@@ -317,7 +317,7 @@ def binder() -> Policy:
 
 
 def konnector(namespaces: Collection[str] = (ANY,)) -> Policy:
-    """Return what holds of a konnector in its app cluster, wherever it runs.
+    """Return the policy for a konnector in its app cluster, wherever it runs.
 
     `namespaces` are those of its permission claims; those of the cluster itself are not in `*`.
     """

@@ -177,7 +177,7 @@ def control_plane_role(space: str) -> Manifest:
 
 
 def control_plane_role_binding(space: str) -> Manifest:
-    """Return what gives that Role to the space's ServiceAccount."""
+    """Return the binding of that Role to the space's ServiceAccount."""
     name = names.CONTROL_PLANE_CONNECTOR
     return _binding(
         refs.ROLE_BINDING, name, (refs.ROLE, name), (space, names.BINDER), namespace=space
@@ -189,7 +189,7 @@ def cluster_role(name: str, rules: Sequence[Manifest], *, marks: Marks) -> Manif
 
 
 def cluster_role_binding(name: str, account: str, *, marks: Marks) -> Manifest:
-    """Return what gives the ClusterRole of this name to an account in namespace klutch-bind."""
+    """Return the binding of this ClusterRole to an account in namespace klutch-bind."""
     holder = (names.KLUTCH_NAMESPACE, account)
     return _binding(refs.CLUSTER_ROLE_BINDING, name, (refs.CLUSTER_ROLE, name), holder, marks=marks)
 
@@ -226,7 +226,7 @@ def minimal(
 
 
 def minimal_inside(kubeconfig_secret: str) -> tuple[Manifest, ...]:
-    """Return what a konnector needs besides where it runs in the app cluster itself.
+    """Return the rights that a konnector needs beside those where it runs.
 
     It installs the CRD of APIServiceBindings, reads them, mirrors the kubeconfig into that Secret
     and holds a Lease. Of Secrets it can create that one only, and only by an apply, which says
@@ -297,7 +297,7 @@ def _binding(
     namespace: str = "",
     marks: Marks = UNMARKED,
 ) -> Manifest:
-    """Return what gives a role to the ServiceAccount `account` (namespace, name)."""
+    """Return the binding of a role to the ServiceAccount `account` (namespace, name)."""
     subject = {"kind": refs.SERVICE_ACCOUNT.kind, "name": account[1], "namespace": account[0]}
     given = {"apiGroup": role[0].group, "kind": role[0].kind, "name": role[1]}
     return build(kind, name, namespace=namespace, marks=marks, subjects=[subject], roleRef=given)

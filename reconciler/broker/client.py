@@ -209,7 +209,7 @@ class BrokerClient:
         await self._http.__aexit__(*error)
 
     async def call(self, call: Call, *, identity: OriginatingIdentity | None = None) -> Outcome:
-        """Return what a call came to. Raises ValueError for an id that can be no part of a path."""
+        """Return the outcome of a call. Raises ValueError for an id that cannot be in a path."""
         match await self._ask(call, identity):
             case Unknown(problem, status):
                 return answers.unreadable(call, status, problem)
@@ -219,7 +219,7 @@ class BrokerClient:
                 return self._outcome(call, answer)
 
     async def catalogue(self) -> Catalogue:
-        """Return what the broker offers.
+        """Return the broker's catalogue.
 
         Raises BrokerFault: it is not to be reached, denies us, or offers what cannot be read.
         """

@@ -62,16 +62,14 @@ class Gate:
         return max(self._asked_at + _PAUSE - self._now(), 0.0) if self.closed else 0.0
 
     def use(self, digest: str) -> None:
-        """Note which credentials are used from now on: others than those denied are tried."""
+        """Note new credentials: others than those denied are tried."""
         if digest != self._digest:
             self._digest, self._denied_at, self.doubted = digest, None, False
 
     def record(
         self, outcome: outcomes.Outcome, *, space: str = "", catalogue: bool = False
     ) -> None:
-        """Note what a call came to. A 403 counts where the `catalogue` gets it; else it raises
-        `doubted`: the catalogue is to be asked.
-        """
+        """Note a call's outcome. A 403 counts for the `catalogue`; else it sets `doubted`."""
         if catalogue:
             self._asked_at, self.doubted = self._now(), False
         match outcome:

@@ -175,7 +175,7 @@ class Controller(Generic[K]):
 
 
 def _place(error: BaseException) -> str:
-    """Return what a defect is and where, innermost first; never its text, which may tell values."""
+    """Return the type and place of a defect, innermost first; never its text, which may leak."""
     frames = reversed(traceback.extract_tb(error.__traceback__, -_FRAMES))
     shown = ((PurePath(one.filename).parts[-3:], one.lineno, one.name) for one in frames)
     where = ", ".join(f"{'/'.join(file)}:{line} {name}" for file, line, name in shown)
@@ -200,7 +200,7 @@ class Reconciler(Protocol[K_contra]):
     """The work of one controller."""
 
     async def reconcile(self, key: K_contra, /) -> timedelta | None:
-        """Do what follows from the present state of a key; return when to look again.
+        """Reconcile the present state of a key; return the time until the next look.
 
         None: only at the next event. Raises KlutchErrors, and Stopped where it may not write.
         """
@@ -225,11 +225,11 @@ class ObjectReconciler(ABC, Generic[K, V]):
         """Return the object of a key and what else concerns it; None where nothing follows."""
 
     def decide(self, view: V, now: datetime) -> Decision:
-        """Return what follows."""
+        """Return the decision."""
         raise NotImplementedError
 
     async def decided(self, view: V) -> Decision:
-        """Return what follows, where that takes further reads."""
+        """Return the decision, where it takes further reads."""
         return self.decide(view, self.executor.now())
 
     async def reconcile(self, key: K) -> timedelta | None:

@@ -160,7 +160,7 @@ class EventRecorder:
                 self._metrics.event("dropped")
 
     def stop(self) -> None:
-        """Write what was told up to now, if that is quickly done, and end."""
+        """Write the recorded Events, if that is quickly done, and end."""
         self._stop.set()
         self._queue.enqueue(None)
 

@@ -241,7 +241,7 @@ class _Execution:
         return current if stated and stated == decided_on else stated
 
     def _follow(self, ref: Ref, stated: str, answer: Manifest) -> None:
-        """Note which resourceVersion an object has after a write that was decided on `stated`.
+        """Note the resourceVersion of an object after a write that was decided on `stated`.
 
         What somebody else wrote before a write without precondition is not to be overlooked, so
         such a write is not followed.

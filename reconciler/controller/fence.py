@@ -112,7 +112,7 @@ class WriteFence:
         self.check()
 
     async def until(self, look: Callable[[], Awaitable[T | None]], *, seconds: float) -> T | None:
-        """Return what `look` finds, or None where it has found nothing in time.
+        """Return the result of `look`, or None where it has none in time.
 
         Looks at least once, and again after pauses that grow. Raises Stopped.
         """

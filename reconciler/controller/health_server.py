@@ -199,12 +199,12 @@ class Activity:
             self._others.remove(name)
 
     def queued(self, soon: float = SOON) -> str:
-        """Return which keys wait, are worked on or are due soon, or ""."""
+        """Return the keys that wait, are worked on or are due soon, or ""."""
         found = (word for name, queue in self._queues for word in _queued(name, queue, soon))
         return "; ".join(found)
 
     def _pending(self, soon: float) -> str:
-        """Return what is not done yet as far as queues and views tell, or ""."""
+        """Return the undone work that queues and views know of, or ""."""
         unread = [f"{view.ref} was not read yet" for view in self._views if not view.synced]
         return "; ".join(filter(None, [*self._others, *unread, self.queued(soon)]))
 
@@ -224,7 +224,7 @@ class Activity:
         return "" if self._state() == before else "there was work in the meantime"
 
     def _state(self) -> object:
-        """Return what differs after any work."""
+        """Return a value that differs after any work."""
         return [*self._views], [(queue, queue.taken) for _, queue in self._queues]
 
     async def _outdated(self, written: Written) -> str:

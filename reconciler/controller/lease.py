@@ -264,7 +264,7 @@ def _term(uid: str, transitions: int) -> str:
 
 
 def holder_of(lease: Manifest) -> str:
-    """Return who holds it, "" for nobody."""
+    """Return the holder, "" for nobody."""
     return get_text(lease, "spec", "holderIdentity")
 
 

@@ -52,7 +52,7 @@ class Manager:
         self._working = False
 
     def unready(self) -> str:
-        """Return what was not read yet, "" if all was. May be asked from another thread."""
+        """Return the views that were not read yet, or "". May be asked from another thread."""
         unread = [view for view in self._views if not view.synced]
         if not unread:
             return ""
@@ -146,7 +146,7 @@ class Manager:
 
 
 def missing(informers: Iterable[Informer]) -> list[str]:
-    """Return what was not read yet, and why."""
+    """Return the views that were not read yet, and why."""
     unread = (informer for informer in informers if not informer.synced)
     return [informer.trouble or f"{informer.ref}: not answered yet" for informer in unread]
 
@@ -174,7 +174,7 @@ class ClusterInformers:
     def _view(
         self, kind: Kind, indexes: Mapping[str, Index], *, served: bool = True, **more: Any
     ) -> Store:
-        """Return what such an Informer keeps; empty for ever if not `served`."""
+        """Return the store of such an Informer; empty for ever if not `served`."""
         informer = Informer(self.cluster, kind, indexes=indexes, **more)
         if served:
             self._recents[informer.store] = ReadYourWrites(informer)

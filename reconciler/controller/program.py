@@ -222,7 +222,7 @@ class Runtime:
         )
 
     def executor(self, *clusters: Cluster) -> Executor:
-        """Return what carries decisions out in these clusters."""
+        """Return the executor of decisions in these clusters."""
         return Executor(
             {cluster.name: cluster for cluster in clusters},
             self.fence,
@@ -239,7 +239,7 @@ class Runtime:
         workers: int,
         party: Callable[[K], Party] = nobody,
     ) -> Controller[K]:
-        """Return what works on keys of this cluster."""
+        """Return a controller for keys of this cluster."""
         return Controller(
             name,
             reconcile,

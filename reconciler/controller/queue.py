@@ -26,7 +26,7 @@ AHEAD, USUAL, BEHIND = range(3)
 
 
 class Observer:
-    """Counts what happens to the keys of a queue: this one nothing."""
+    """Observes the keys of a queue: this one does nothing."""
 
     def added(self) -> None:
         """A key that was not waiting is waiting now."""

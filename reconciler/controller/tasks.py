@@ -101,7 +101,7 @@ def a_few(
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return what the work comes to, or None where `stop` is set before, which cancels it."""
+    """Return the result of the work, or None where `stop` is set before, which cancels it."""
     working = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -114,7 +114,7 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
 
 
 async def in_thread(work: Callable[[], Coroutine[Any, Any, T]], *, name: str) -> T:
-    """Return what the work comes to, which begins and ends in a new thread.
+    """Return the result of the work, which begins and ends in a new thread.
 
     A caller that is cancelled cancels the work, and hears of it once that has ended.
     """
@@ -178,14 +178,14 @@ class TaskSupervisor:
         return name in self._waiting or name in self._tasks
 
     def start(self, name: Hashable, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start what is ended by cancelling it, such as a view. The name must be free."""
+        """Start a task that is ended by cancelling it, such as a view. The name must be free."""
         if self._group is None:
             self._waiting[name] = run
         elif not self._stop.is_set():
             self._tasks[name] = self._group.create_task(run())
 
     def start_worker(self, name: Hashable, worker: Worker) -> None:
-        """Start what ends by itself when it is told to stop."""
+        """Start a worker, which ends by itself after `stop`."""
         self._stops[name] = worker.stop
         self.start(name, worker.run)
 

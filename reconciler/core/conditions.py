@@ -113,7 +113,7 @@ def summarize(conditions: Iterable[Condition], *, now: datetime) -> Conditions:
 
 
 def summary(conditions: Iterable[Condition]) -> Condition | None:
-    """Return what Ready has to say, without a time; None without any other condition.
+    """Return the condition Ready, without a time, as the others sum it up; None without any other.
 
     The most urgent (status, severity) decides: False/Error, False/Warning, False/Info, True,
     Unknown; in it the alphabetically first type speaks. So any Info makes Ready False, and
@@ -147,7 +147,7 @@ def ordered(conditions: Iterable[Condition]) -> Conditions:
 
 
 def of(live: Manifest | None) -> Conditions:
-    """Return what the status of an object says, in its order."""
+    """Return the conditions in the status of an object, in its order."""
     return parse(get_list(live, "status", "conditions"))
 
 

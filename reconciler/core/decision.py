@@ -314,7 +314,7 @@ class FieldChange:
 
 
 def field_changes(before: Manifest, after: Manifest) -> tuple[FieldChange, ...]:
-    """Return what has to change to come from `before` to `after`, by path."""
+    """Return the changes that lead from `before` to `after`, by path."""
     import jsonpatch  # takes a tenth of a second, and the agents never need it
 
     changes: dict[str, FieldChange] = {}

@@ -44,12 +44,12 @@ def is_by(entry: Manifest, managers: Collection[str], operation: str = "") -> bo
 
 
 def owned(live: Manifest, *managers: str, operation: str = "") -> FieldSet:
-    """Return what managers wrote, by `operation` or by any; subresources are left out."""
+    """Return the fields of these managers, by `operation` or by any; subresources are left out."""
     return _united(entry for entry in entries_of(live) if is_by(entry, managers, operation))
 
 
 def owned_by_others(live: Manifest, *managers: str) -> FieldSet:
-    """Return what all but these managers wrote; subresources are left out."""
+    """Return the fields of all but these managers; subresources are left out."""
     entries = entries_of(live)
     return _united(
         entry
@@ -210,7 +210,7 @@ _MOST_KEYS: Final = 6  # of which some may be left to their defaults: there are 
 
 
 def value_at(value: JSON, step: str, indexes: Indexes) -> JSON:
-    """Return what is one step below a value, or None. `indexes` are kept between calls."""
+    """Return the value one step below another, or None. `indexes` are kept between calls."""
     prefix, rest = step[:2], step[2:]
     if prefix == "f:":
         return value.get(rest) if type(value) is dict else get(value, rest)
@@ -232,7 +232,7 @@ def key_names(steps: Iterable[str]) -> tuple[str, ...]:
 
 
 def item_key(item: JSON, names: Collection[str]) -> bytes:
-    """Return what tells an item from the others: its keys, or itself where there are none."""
+    """Return the identity of an item in its list: its keys, or the item where there are none."""
     keys = [get(item, name) for name in names]
     return canonical(keys or item)
 
@@ -251,7 +251,7 @@ def _united(entries: Iterable[Manifest]) -> FieldSet:
 
 
 def _union_below(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Unite what two sets hold below one step."""
+    """Unite the fields of two sets below one step."""
     if not one and not other:
         return _NOTHING
     return union(one or _ONLY_ITSELF, other or _ONLY_ITSELF)

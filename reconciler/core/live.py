@@ -133,7 +133,7 @@ def dump_live(live: Live) -> bytes:
 
 
 def parse_live(content: bytes, source: str) -> Live:
-    """Read what `dump_live` wrote; `source` names it in errors.
+    """Parse the output of `dump_live`; `source` names it in errors.
 
     Raises ConfigError for anything else, and for a version that is not ours.
     """

@@ -33,7 +33,7 @@ _BEYOND_ASCII: Final = re.compile("[^\n -~]")
 
 
 def get(value: JSON, *path: str | int) -> JSON:
-    """Return what is at `path` (keys of objects, indices of arrays), or None."""
+    """Return the value at `path` (keys of objects, indices of arrays), or None."""
     for step in path:
         if type(value) is dict:  # nearly always, and far cheaper than asking for a Mapping
             value = value.get(step)
@@ -160,7 +160,7 @@ OF_STUBS: Final = ("namespace", "name", "uid", "resourceVersion", "deletionTimes
 
 
 def stub_of(manifest: Manifest) -> dict[str, JSON]:
-    """Return which object it is, and no more, of one that is too large to be read."""
+    """Return a stub that names an object, in place of one that is too large to be read."""
     whole = get_map(manifest, "metadata")
     metadata: dict[str, JSON] = {part: whole[part] for part in OF_STUBS if part in whole}
     return {"apiVersion": "meta.k8s.io/v1", "kind": _STUB, "metadata": metadata}
@@ -285,7 +285,7 @@ def digest(value: JSON) -> str:
 
 
 def _by_orjson(value: JSON, option: int) -> bytes | None:
-    """Return what json would write, many times faster; None where orjson writes another text.
+    """Return the output of json, many times faster; None where orjson writes another text.
 
     A plan of 10,000 units is 12 MB of JSON, which is written three times.
     """

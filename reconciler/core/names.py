@@ -87,7 +87,7 @@ def direct_identity(fleet: str, cluster: str) -> str:
 
 
 def direct_identities(fleet: str) -> str:
-    """Return what the identity annotations of all spaces begin with that klutchctl made."""
+    """Return the start of the identity annotation of each space that klutchctl made."""
     return f"klutchctl:{fleet}/"
 
 
@@ -202,7 +202,7 @@ def controller_lease(fleet: str, shard: Collection[str] = ()) -> str:
 
 
 def shard_of(fleet: str, shard: Collection[str]) -> str:
-    """Return what a fleet, or some of its control planes together, are called."""
+    """Return the name of a fleet, or of some of its control planes together."""
     if not shard:
         return fleet
     return f"{fleet}-{hashlib.sha256(','.join(sorted(shard)).encode()).hexdigest()[:8]}"

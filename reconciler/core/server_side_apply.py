@@ -215,7 +215,7 @@ def _located(items: Sequence[JSON], steps: Collection[str]) -> list[tuple[str, i
 
 
 def body(live: Manifest, stated: Manifest, *, whole: Manifest, manager: str) -> Manifest:
-    """Return what `manager` applies to bring `live` to `stated`; what others wrote stays.
+    """Return the body by which `manager` brings `live` to `stated`; fields of others stay.
 
     `whole` is all that is stated when the object is created: what the manager owns of it beyond
     `stated` is sent with its live value, and what it owns beyond `whole` is dropped. The body

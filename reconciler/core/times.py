@@ -36,7 +36,7 @@ _TIME: Final = re.compile(
 
 
 def parse_duration(text: str) -> timedelta:
-    """Parse what Go's time.ParseDuration accepts, such as `5m0s`, `-1.5h` or `0`, and days: `30d`.
+    """Parse a duration of Go's time.ParseDuration, such as `5m0s`, `-1.5h`, `0`, or days: `30d`.
 
     Raises ValueError with a sentence, also for a text of more than 1,000 characters.
     """

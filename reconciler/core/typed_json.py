@@ -77,7 +77,7 @@ class Reader(Generic[T]):
         self._validator = SchemaValidator(_exact(TypeAdapter(wanted).core_schema))
 
     def read(self, value: JSON) -> T:
-        """Return what a JSON value says; keys that no field has are ignored. Raises Mismatch."""
+        """Return a JSON value as a dataclass; keys without a field are ignored. Raises Mismatch."""
         try:
             typed: T = self._validator.validate_python(value)
         except ValidationError as error:

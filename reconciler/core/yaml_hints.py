@@ -20,7 +20,7 @@ _OF_DOCUMENTS: Final = frozenset({"apiVersion", "kind", "metadata", "spec"})
 
 
 def of_syntax(text: str, line: int) -> str:
-    """Return what to do about the text that cannot be read at `line`, from 1; "" for no guess."""
+    """Return a hint for text that cannot be read at `line`, from 1; "" for no guess."""
     lines = text.splitlines()
     here = lines[line - 1] if line <= len(lines) else ""
     if _TAB.match(here):
@@ -40,12 +40,12 @@ def of_syntax(text: str, line: int) -> str:
 
 
 def of_template() -> str:
-    """Return what to do about `{{ }}`."""
+    """Return the hint for `{{ }}`."""
     return "{{ }} is filled in by other tools: commit what they render, or put the value in quotes"
 
 
 def of_twice(key: str, column: int, first: int) -> str:
-    """Return what to do about a key that is there twice, first in line `first`."""
+    """Return the hint for a key that is there twice, first in line `first`."""
     if column == 1 and key in _OF_DOCUMENTS:
         return f"It is in line {first} too: a line with --- goes between two documents"
     return f"It is in line {first} too: keep one of them"

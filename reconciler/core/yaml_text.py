@@ -361,7 +361,7 @@ def _unfit(node: Node, name: str, wanted: str) -> UnreadableText:
 
 
 def kind_of(node: Node) -> str:
-    """Return what a node is, as it is called in a sentence."""
+    """Return the kind of a node, in the words of a sentence."""
     match node:
         case Scalar(shape=shape):
             return shape.value
@@ -372,7 +372,7 @@ def kind_of(node: Node) -> str:
 
 
 def child(node: Node | None, step: str | int) -> Node | None:
-    """Return what a mapping or list holds at a key or index, or None."""
+    """Return the value of a mapping or list at a key or index, or None."""
     match node:
         case Fields() if isinstance(step, str):
             return node.nodes.get(step)

@@ -44,7 +44,7 @@ class Reached:
 async def findings(
     fleet: Fleet, reached: Reached, visits: Visits, *, task: Task, now: Callable[[], datetime]
 ) -> Findings:
-    """Return what is to be said of the agents of each cluster, where something is known."""
+    """Return the findings about the agents of each cluster, where something is known."""
     places = {one.name: _place(fleet, one) for one in reached.clusters}
     hosted = await agents.on_planes(fleet, reached.planes, places, visits)
     looked = replace(hosted, konnectors={**reached.in_app, **hosted.konnectors})

@@ -130,7 +130,7 @@ def clock(skew: timedelta | None, doubt: timedelta) -> Finding:
 
 
 def crds(side: Side, modes: Collection[Mode], there: Collection[str]) -> Finding:
-    """Judge which of Klutch's CRDs a cluster has, by their names."""
+    """Return the finding about Klutch's CRDs in a cluster, by their names."""
     if side is Side.APP_CLUSTER:
         if api.API_SERVICE_BINDING.resource in there or Mode.DIRECT not in modes:
             return ok(Check.CRDS, "no CRD is missing")
@@ -162,7 +162,7 @@ class Question:
 
 
 def questions(rights: Iterable[Right]) -> tuple[Question, ...]:
-    """Return what to ask about these rights, in order."""
+    """Return the questions about these rights, in order."""
     return tuple(
         sorted(
             Question(right.namespace, right.group, right.resource, verb, name)
@@ -174,7 +174,7 @@ def questions(rights: Iterable[Right]) -> tuple[Question, ...]:
 
 
 def rights(task: Task, refused: Collection[Question], asked: int) -> Finding:
-    """Judge which rights are missing, of so many that were asked about."""
+    """Return the finding about missing rights, of so many that were asked about."""
     purpose, limit = ("a plan", f"; {_NOT_PLANNED}") if task is Task.PLAN else ("an apply", "")
     if not refused:
         return ok(Check.RIGHTS, f"all rights that {purpose} needs{limit}")
@@ -188,7 +188,7 @@ def rights(task: Task, refused: Collection[Question], asked: int) -> Finding:
 
 
 def policies(missing: Collection[str], *, served: bool = True) -> Finding:
-    """Judge which admission policies are absent, or do not say what they should."""
+    """Return the findings about admission policies that are absent or differ."""
     if not served:
         return warning(
             Check.POLICIES,

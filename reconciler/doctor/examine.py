@@ -194,7 +194,7 @@ async def _look(
 
 
 async def _policies(cluster: Cluster, expected: Sequence[Policy]) -> Sequence[Finding]:
-    """Return what to say of these admission policies, nothing where none is expected."""
+    """Return the findings about these admission policies, nothing where none is expected."""
     missing = list[str]()
     try:
         for one in expected:
@@ -262,7 +262,7 @@ def _unreached(target: _Target, why: Unavailable) -> Examination:
 
 
 async def _account(cluster: Cluster, now: Callable[[], datetime]) -> tuple[str, Finding]:
-    """Ask who we are there; the answer bears the server's time, in whole seconds."""
+    """Ask for our own user there; the answer bears the server's time, in whole seconds."""
     before = now()
     try:
         review = await _review(cluster, SELF_REVIEW, {})
@@ -305,7 +305,7 @@ async def _review(cluster: Cluster, kind: Kind, body: Manifest) -> Manifest:
 async def findings(
     fleet: Fleet, clusters: Clusters, names: Collection[str], *, task: Task, pace: Pace
 ) -> tuple[dict[str, list[Finding]], Beats]:
-    """Return what a plan shows of kubeconfigs, guards and heartbeats, by these app clusters.
+    """Return the plan's findings about kubeconfigs, guards and heartbeats, by these app clusters.
 
     Who only plans knows of Secrets what is noted of them. Nothing is said of what was not read.
     """

@@ -59,7 +59,7 @@ def _expressions(policy: Manifest) -> list[list[str]]:
 
 
 def _concerned(policy: Manifest) -> Manifest:
-    """Return what a policy is asked about, with what an API server adds to it."""
+    """Return the match constraints of a policy, with the defaults of an API server."""
     place = ("spec", "matchConstraints")
     added: Manifest = {
         "matchPolicy": "Equivalent",
@@ -192,7 +192,7 @@ def _in_app(scope: Scope) -> Policy:
 
 
 def _konnector(scope: Scope) -> Iterator[Rule]:
-    """Yield what holds of the konnector that an apply deploys, and of the rights it gives to it."""
+    """Yield the policies for the konnector that an apply deploys, and for its rights."""
     yield of_kind(
         cel.about(refs.SERVICE_ACCOUNT),
         must=f"variables.name in {cel.texts(_KONNECTOR)}",

@@ -147,7 +147,7 @@ def _merged(rows: Iterable[Right]) -> Iterator[Right]:
 
 
 def _to_examine(side: Side, scope: Scope) -> Iterator[Right]:
-    """Yield what a doctor looks at: whether the admission policies of an apply are there."""
+    """Yield the rights of a doctor: to see whether the admission policies of an apply are there."""
     konnectors = (names.KONNECTOR_CLUSTER_ROLE,) if side is Side.APP_CLUSTER else ()
     named = (*konnectors, account(scope.fleet, Task.APPLY))
     for kind in (refs.ADMISSION_POLICY, refs.ADMISSION_POLICY_BINDING):
@@ -300,7 +300,7 @@ CROSSPLANE_DEPLOYMENT: Final = "crossplane"
 
 
 def optional(side: Side) -> tuple[Right, ...]:
-    """Return what no plan needs, and without which a doctor says that it has not looked."""
+    """Return the rights that no plan needs; without them a doctor reports a gap."""
     if side is Side.APP_CLUSTER:
         return ()
     version = _right(refs.DEPLOYMENT, "get", only=(CROSSPLANE_DEPLOYMENT,))

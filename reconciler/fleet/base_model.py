@@ -262,7 +262,7 @@ _NAMES_SHOWN: Final = 3
 
 
 def problems_of(error: ValidationError, node: Node, model: type[BaseModel]) -> list[Problem]:
-    """Return what `model` refused in `node`."""
+    """Return the problems that `model` found in `node`."""
     details = error.errors(include_url=False, include_input=False)
     return [_problem(detail, node, model) for detail in details]
 
@@ -362,7 +362,7 @@ def keys_of(model: type[BaseModel], *steps: str | int) -> frozenset[str]:
 
 
 def _key_hint(key: str, model: type[BaseModel]) -> str:
-    """Return what may be meant by a key that the mapping of `model` does not have."""
+    """Return the likely spelling of a key that the mapping of `model` does not have."""
     inner = _models_in(model)
     below = [name for name, one in inner.items() if one is not None and key in _models_in(one)]
     if below:

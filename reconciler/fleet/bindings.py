@@ -345,7 +345,7 @@ def _kind(claim: Claim) -> tuple[str, ...]:
 
 
 def _excess(claim: Claim, most: Claim) -> list[str]:
-    """Return which parts of a claim reach further than those of `most`; [] for none."""
+    """Return the names of a claim's parts that reach further than `most`; [] for none."""
     if _kind(claim) != _kind(most):
         return ["kind"]
     parts = {

@@ -149,7 +149,7 @@ def _access(access: models.Access) -> Access:
 
 
 def check_together(references: ReferenceIndex) -> Iterable[Problem]:
-    """Yield what is wrong with clusters that are each right alone."""
+    """Yield the problems of clusters that are each right alone."""
     clusters = sorted(references.clusters.values(), key=lambda cluster: cluster.origin)
     yield from _same_access(clusters)
     yield from _same_space(clusters, references)

@@ -33,7 +33,7 @@ from reconciler.fleet.wanted import (
 def cluster_objects(
     fleet: Fleet, cluster: AppCluster, placement: Placement, *, units: Sequence[Unit]
 ) -> tuple[Wanted, ...]:
-    """Return what a cluster needs once, in order. `units` are all that it is to have.
+    """Return the objects that a cluster needs once, in order. `units` are all its units.
 
     They decide the rights of a konnector, and all that an AppClusterBinding lists.
     """
@@ -49,7 +49,7 @@ def unit_objects(
     claims: Sequence[Claim],
     required: Collection[Claim] = (),
 ) -> tuple[Wanted, ...]:
-    """Return what one unit needs, in order: in Direct mode its request and its binding.
+    """Return the objects of one unit, in order: in Direct mode its request and its binding.
 
     `claims` are those of its Binding that the provider offers for its resource, `required` those
     among them that the provider calls so.
@@ -60,7 +60,7 @@ def unit_objects(
 
 
 def desired(fleet: Fleet, *, clusters: Collection[str] | None = None) -> tuple[Wanted, ...]:
-    """Return what a first apply would make, for all or some app clusters: by name, then in order.
+    """Return the objects of a first apply, for all or some app clusters: by name, then in order.
 
     What several of them share comes once. Which claims a provider offers is not known here, so
     each unit has all of its Binding's.
@@ -225,7 +225,7 @@ _ACCOUNT: Final = names.AGENTLESS_SERVICE_ACCOUNT
 def _backend_cluster_objects(
     fleet: Fleet, cluster: AppCluster, placement: Placement, units: Sequence[Unit]
 ) -> tuple[Wanted, ...]:
-    """Return what a cluster needs once; the AppClusterBinding holds all its units."""
+    """Return the objects that a cluster needs once; the AppClusterBinding holds all its units."""
     place = control_plane_ref_name(cluster.control_plane)
     new = Rule.CREATE_ONLY
     # Many clusters share it.
@@ -278,7 +278,7 @@ def _claims_of(bound: Manifest) -> Manifest:
 
 
 def _agent(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> Iterator[Wanted]:
-    """Yield what the konnector, wherever it runs, is in the app cluster."""
+    """Yield the objects of the konnector in the app cluster, wherever it runs."""
     marks = wanted.ownership(fleet, cluster.name)
     namespace = objects.namespace(names.KLUTCH_NAMESPACE, marks=marks)
     yield Step(1, cluster.name, Rule.CREATE_ONLY).want(cluster, refs.NAMESPACE, namespace)

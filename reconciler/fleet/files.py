@@ -188,7 +188,7 @@ class LoadCache:
         *,
         problems: list[Problem],
     ) -> T:
-        """Return what `make` makes, and add the problems that it finds.
+        """Return the result of `make`, and add the problems that it finds.
 
         `key` names the part; `made_of` is all that `make` looks at.
         """
@@ -324,7 +324,7 @@ ENTRY_NAMES: Final = ("fleet.yaml", "klutch-fleet.yaml")
 
 
 def entry_file(names: Collection[str]) -> str | Problem:
-    """Return which of the files at the top of a fleet's folder is read first."""
+    """Return the file at the top of a fleet's folder that is read first."""
     found = [name for name in ENTRY_NAMES if name in names]
     if len(found) == 1:
         return found[0]
@@ -336,7 +336,7 @@ def entry_file(names: Collection[str]) -> str | Problem:
 
 
 def patterns(content: bytes, path: str) -> Patterns:
-    """Return what the first file includes, as far as that can be read: for who fetches files."""
+    """Return the include patterns of the first file, as far as readable: for fetchers of files."""
     return Patterns(glob for node in _nodes(content, path) for glob in globs_of(node))
 
 

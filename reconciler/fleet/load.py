@@ -103,7 +103,7 @@ def load(
 def load_valid_part(
     snapshot: Snapshot, problems: list[Problem], cache: LoadCache | None = None
 ) -> Loaded | None:
-    """Return what can be understood, None where that is no fleet, and add all problems.
+    """Return the valid part of a fleet, None where there is none, and add all problems.
 
     A fleet with problems lacks what they are about: nothing may be planned by it.
     """
@@ -336,7 +336,7 @@ def new_ways(base: Fleet, head: Fleet) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _denied(base: Base, head: Loaded, known: Iterable[Problem]) -> list[Problem]:
-    """Return what the Policies of the base deny beyond what is known already."""
+    """Return the further problems that the Policies of the base find."""
     known_problems = {(problem.origin, problem.code, problem.message) for problem in known}
     references = base.loaded.references
     judged = replace(references, labels={**head.references.labels, **references.labels})

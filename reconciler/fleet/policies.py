@@ -78,7 +78,7 @@ def check(
     *,
     deny: bool,
 ) -> Iterable[Problem]:
-    """Yield what the Policies deny. `deny`: so does a file that none of them is about."""
+    """Yield the denials of the Policies. `deny`: a file that no Policy covers is one, too."""
     everywhere = PerCluster()
     for binding in bindings:
         governing = [policy for policy in policies if policy.governs(binding.document.origin.path)]

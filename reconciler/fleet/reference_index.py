@@ -57,7 +57,7 @@ class ReferenceIndex:
     def selector_problems(
         self, selector: Selector, document: RawDocument, *steps: str | int
     ) -> Iterable[Problem]:
-        """Yield what is wrong with the selector that stands at `steps`."""
+        """Yield the problems of the selector that stands at `steps`."""
         for key, named in (("names", selector.names), ("exclude", selector.exclude)):
             for place, name in enumerate(named):
                 yield from self.unknown("Cluster", name, document.at(*steps, key, place))

@@ -153,7 +153,7 @@ class Placement:
 
 
 def default_placement(fleet: values.Fleet, cluster: values.AppCluster) -> Placement:
-    """Return what a first apply would use where nothing is live yet."""
+    """Return the placement of a first apply, where nothing is live yet."""
     uid = cluster.identity or None
     if fleet.control_planes[cluster.control_plane].mode is values.Mode.DIRECT:
         space = names.direct_space(fleet.name, cluster.name)
@@ -230,7 +230,7 @@ def kubeconfig_secret(
 def konnector_rules(
     cluster: values.AppCluster, units: Iterable[values.Unit]
 ) -> tuple[Manifest, ...] | None:
-    """Return what a konnector of these units may do in the app cluster; None for all."""
+    """Return the rules of a konnector of these units in the app cluster; None for all."""
     if cluster.konnector.rbac is values.Rbac.FULL:
         return None
     listed = list(units)

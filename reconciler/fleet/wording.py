@@ -65,7 +65,7 @@ def few(names: Iterable[str]) -> str:
 
 
 def labels(pairs: Iterable[tuple[str, str]], first: Collection[str] = ()) -> str:
-    """Return which labels there are, as a sentence: 20 at most, those with the keys `first` first.
+    """Return the labels as a sentence: 20 at most, those with the keys `first` first.
 
     `pairs` are keys and values.
     """
@@ -232,7 +232,7 @@ def _shown(line: str, scalars: Sequence[_Scalar], column: int) -> Excerpt | None
 
 
 def _between(text: str) -> str:
-    """Return what stands between values: marks, no comment, and a sign of all else."""
+    """Return the text between values: marks, no comment, and a sign of all else."""
     bare = next((at for at, one in enumerate(text) if one not in _MARKS), len(text))
     rest = text[bare:]
     if not rest or rest.startswith("#"):

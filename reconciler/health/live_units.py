@@ -112,7 +112,7 @@ class LiveUnits:
     def facts(
         self, unit: UnitKey, definition: Manifest | None = None, trouble: Trouble | None = None
     ) -> UnitFacts:
-        """Return what is live of a unit.
+        """Return the live objects of a unit.
 
         `definition` is its CRD, where that was read, and `trouble` as in `UnitFacts`.
         """

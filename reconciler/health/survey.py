@@ -99,7 +99,7 @@ async def judged(
     pace: Pace = _DEFAULTS,
     kept: KeptDefinitions | None = None,
 ) -> Board:
-    """Read what a view does not hold, and return how all units are then.
+    """Read the objects that a view lacks, and return the health of all units then.
 
     That is the CRDs that units wait for, the Leases of konnectors and backends, and what was
     released. `kept` are CRDs that were read by looks before.
@@ -246,7 +246,7 @@ async def definitions(app: Reader, units: Collection[str]) -> Mapping[str, Manif
 
 
 async def _live_units(location: Location, control_plane: Reader, app: Reader) -> LiveUnits:
-    """List what is live at a location. Raises Incomplete."""
+    """List the live units at a location. Raises Incomplete."""
     direct = location.mode is Mode.DIRECT
     beats = Ref(control_plane.name, api.CLUSTER_BINDING, location.space, names.CLUSTER_BINDING)
     whole = Ref(control_plane.name, api.APP_CLUSTER_BINDING, *location.app_cluster_binding)

@@ -197,7 +197,7 @@ def _stale(facts: UnitFacts, beat: api.Heartbeat, now: datetime) -> _Fault | Non
 
 
 def _seen_fault(unit: UnitKey, facts: UnitFacts) -> _Fault | None:
-    """Return what our own reads show to be missing or wrong."""
+    """Return the fault that our own reads show: an object that is missing or wrong."""
     if facts.export is None:
         return _without_export(unit, facts)
     if is_deleting(facts.export):
@@ -250,7 +250,7 @@ def _without_heartbeat(facts: UnitFacts) -> str:
 
 
 def _reported_fault(facts: UnitFacts) -> _Fault | None:
-    """Return what the konnector says is wrong. InformersSynced is not asked: see mapping.md 11."""
+    """Return the fault that the konnector reports. InformersSynced has no part: mapping.md 11."""
     reported = conditions.of(facts.binding)
     for needed in (conditions.SECRET_VALID, conditions.CONNECTED):
         condition = conditions.find(reported, needed)
@@ -264,7 +264,7 @@ def _reported_fault(facts: UnitFacts) -> _Fault | None:
 
 
 def _guarded(unit: UnitKey, facts: UnitFacts) -> Condition | None:
-    """Return what the konnector holds until a person decides; the rest goes on.
+    """Return the report of a guard that waits for an operator; the rest goes on.
 
     What a ClusterBinding reports of other kinds of the space is not this unit's.
     """

@@ -53,7 +53,7 @@ class Body:
         self._began: float | None = None  # when the first part came
 
     def take(self, part: bytes) -> None:
-        """Add what came. Raises Excess, and zlib.error for what is not compressed so."""
+        """Add a part of the answer. Raises Excess, and zlib.error where it is not compressed so."""
         self._came += len(part)
         self._judge()
         if self._unpack is None:
@@ -189,7 +189,7 @@ _DECODER: Final = ThreadPoolExecutor(1, "decoder")
 
 
 async def value_of(text: bytes, limits: Limits) -> tuple[JSON, int]:
-    """Return what `loads` does, and its `weight`, without keeping others waiting. Raises Excess."""
+    """Return the result of `loads`, and its `weight`, without blocking the loop. Raises Excess."""
     if len(text) <= _QUICK:
         memory = _admit(text, limits)
         try:

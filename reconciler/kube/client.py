@@ -356,7 +356,7 @@ def _error(request: Request, outcome: Answer | NoAnswer) -> ClusterError:
 
 
 def _unusable(request: Request, error: KlutchError) -> ClusterError:
-    """Return what it means to a call that it could not even be prepared."""
+    """Return the error of a call that could not even be prepared."""
     if isinstance(error, HostError):
         return Unreachable(str(error), ref=request.ref, verb=request.verb)
     message = f"the credentials cannot be used: {error}"

@@ -55,11 +55,11 @@ class CredentialSource(Protocol):
     """
 
     async def current(self) -> Auth:
-        """Return what to send now. Does not suspend while the last answer is fresh."""
+        """Return the header to send now. Does not suspend while the last answer is fresh."""
         ...
 
     async def renew(self, stale: Auth) -> Auth:
-        """Return what to send after a 401 to `stale`: equal to it where there is nothing newer."""
+        """Return the header to send after a 401 to `stale`: equal to it if none is newer."""
         ...
 
 

@@ -9,7 +9,7 @@ MANY_FILES: Final = 2**20  # what Linux gives by itself
 
 
 def home_directory() -> Path:
-    """Return what HOME says, else the user's entry; / for a user without one.
+    """Return HOME, else the home of the user's entry; / for a user without one.
 
     Containers may run as a user that has none.
     """

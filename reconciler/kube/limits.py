@@ -71,7 +71,7 @@ class Look:
             raise Excess(f"answered more than {size(self._most)} in one look")
 
     def spend(self, memory: int) -> None:
-        """Count what is made of an answer. Raises Excess."""
+        """Count the memory of an answer's values. Raises Excess."""
         self._memory -= memory
         if self._memory < 0:
             raise Excess("answered more values in one look than are read of one cluster")

@@ -79,7 +79,7 @@ class Stream(contextlib.AbstractAsyncContextManager["Stream"]):
             await self._news()
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """Yield what came, as it comes. What is not taken holds the server back."""
+        """Yield the data as it comes. Data that is not taken holds the server back."""
         while self._unread or self._end is None:
             if not self._unread:
                 await self._news()

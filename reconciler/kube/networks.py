@@ -64,7 +64,7 @@ _ALLOWED: Final = "KLUTCH_ALLOW_NETWORKS"
 
 
 def of_flags(allow: Iterable[str], deny: Iterable[str], *, in_cluster: bool) -> Networks:
-    """Return what these lists of CIDRs say. Raises ConfigError.
+    """Return the networks of these lists of CIDRs. Raises ConfigError.
 
     Within a cluster, loopback is the pod's own, and no API server is there.
     """
@@ -73,7 +73,7 @@ def of_flags(allow: Iterable[str], deny: Iterable[str], *, in_cluster: bool) -> 
 
 
 def of_environment(environ: Mapping[str, str]) -> Networks | None:
-    """Return what the operator of the control plane says, or None. Raises ConfigError."""
+    """Return the networks that the control plane's operator sets, or None. Raises ConfigError."""
     if not environ.get(_DENIED):
         return None
     allow, deny = ([environ.get(name, "")] for name in (_ALLOWED, _DENIED))

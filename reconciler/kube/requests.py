@@ -120,7 +120,7 @@ def get(ref: Ref, *, metadata_only: bool) -> Request:
 
 
 def resources(cluster: str, kind: Kind) -> Request:
-    """Read which resources there are in the group and version of a kind.
+    """Read the resources in the group and version of a kind.
 
     Raises Rejected where no path can name them.
     """
@@ -134,7 +134,7 @@ def resources(cluster: str, kind: Kind) -> Request:
 
 
 def groups(cluster: str, group: str) -> Request:
-    """Read which groups there are, to find one of them."""
+    """Read the groups, to find one of them."""
     ref = Ref(cluster, Kind(group, "", "APIGroup", "apigroups"), "", "")
     return Request(verb="get", ref=ref, method="GET", target="/apis", repeatable=True)
 

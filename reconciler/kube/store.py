@@ -105,7 +105,7 @@ class Store:
         return None if entry is None else self._whole(ObjectKey(namespace, name), entry)
 
     def stub(self, namespace: str, name: str) -> Manifest | None:
-        """Return which object is too large to be read; None for any other."""
+        """Return the stub of an object that is too large to be read; None for any other."""
         entry = self._entry(namespace, name)
         return _decoded(entry[0]) if entry is not None and type(entry[0]) is _Stub else None
 
@@ -114,7 +114,7 @@ class Store:
         return (entry := self._entry(*key)) is not None and entry[3]
 
     def keys(self) -> list[ObjectKey]:
-        """Return which objects there are, in order."""
+        """Return the places of all objects, in order."""
         spaces = sorted(self._spaces.items())
         return [ObjectKey(space, name) for space, entries in spaces for name in sorted(entries)]
 

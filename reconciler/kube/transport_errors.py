@@ -59,7 +59,7 @@ _AFTER_SENDING: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 
 def explain(error: Exception, *, connected: bool = True) -> NoAnswer:
-    """Say what a library exception means, in words that hold no header and no credential.
+    """Explain a library exception, in words that hold no header and no credential.
 
     Without aiohttp it does not show whether there was a connection, but for `connected`.
     """

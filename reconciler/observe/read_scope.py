@@ -137,7 +137,7 @@ def _notes(namespace: Manifest, fleet: Fleet, uids: Collection[str]) -> bool:
 
 
 def _led_to(app: Index) -> Iterator[str]:
-    """Anybody who may write kubeconfigs there may have written anything into them."""
+    """Yield the namespaces of kubeconfigs, which anybody there may have written."""
     for secret in {placement.secret_of(binding) for binding in placement.bindings(app)}:
         space = placement.leads_to(app.get(refs.SECRET, *secret))
         if space and not _NAMESPACE.problem_of(space):

@@ -118,7 +118,7 @@ class Reading:
             return answer
 
     def take(self, earlier: ClusterState) -> None:
-        """Keep what was read of this cluster a moment ago."""
+        """Keep a state of this cluster that was read a moment ago."""
         self._unserved |= earlier.unserved
         self._unreadable |= earlier.unreadable
         for kind, items in earlier.objects.items():
@@ -176,7 +176,7 @@ async def control_plane(
 
 
 async def shared_part(visit: Visit, fleet: Fleet) -> ClusterState:
-    """Read what a control plane holds for all clusters of a fleet, and what tells their spaces.
+    """Read the objects of a control plane that all clusters share, and the marks of its spaces.
 
     As with `spaces`, the rights to read all are enough.
     """
@@ -198,7 +198,7 @@ async def shared_part(visit: Visit, fleet: Fleet) -> ClusterState:
 async def spaces(
     visit: Visit, shared: ClusterState, spaces: Iterable[str], *, credentials: bool
 ) -> ClusterState:
-    """Read what is in some binding spaces, beside the part that was read already."""
+    """Read the objects in some binding spaces that the shared part does not have."""
     reading = Reading(visit)
     reading.take(shared)
     ordered = sorted(spaces)
@@ -236,9 +236,7 @@ async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: boo
 async def answers(
     visit: Visit, seen: ClusterState, questions: Collection[Kind | Ref]
 ) -> ClusterState:
-    """Read what planning asked of a cluster: how many objects of a kind, whole exports, what stands
-    in the way of accounts, and the Lease of a backend that may have stopped.
-    """
+    """Answer the questions of planning: counts, whole exports, obstacles, a backend's Lease."""
     kinds = sorted(question for question in questions if isinstance(question, Kind))
     backend = leases.of_backend(visit.reached.cluster.name)
     named = sorted(one for one in questions if isinstance(one, Ref) and one != backend)
@@ -362,7 +360,7 @@ async def _export_body(reading: Reading, ref: Ref) -> Manifest | None:
 
 
 async def _left_over(reading: Reading, accounts: Sequence[Ref]) -> dict[Ref, Manifest | None]:
-    """Return what earlier spaces left, by the accounts that new ones of their names are to get."""
+    """Return the leavings of earlier spaces, by the accounts that new ones of their names get."""
     bindings = (refs.ROLE_BINDING, refs.CLUSTER_ROLE_BINDING)
     if accounts:
         await reading.list(NAMESPACE, metadata_only=True)

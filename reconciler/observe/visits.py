@@ -152,7 +152,7 @@ class Visits:
     async def control_planes(
         self, fleet: Fleet, names: Collection[str], read: Callable[[str, Visit], Awaitable[T]]
     ) -> dict[str, T]:
-        """Return what `read` finds on these control planes, without those that cannot be read."""
+        """Return the results of `read` on these control planes, but for unreadable ones."""
 
         async def one(name: str) -> T | Unavailable:
             access = fleet.control_planes[name].access

@@ -55,7 +55,7 @@ class Proof:
 
 
 def proof(provider: Provider, client: Client, *, now: float, jti: bytes) -> Proof:
-    """Return what proves the client, by its strongest credential.
+    """Return the proof of the client's identity, by its strongest credential.
 
     Raises CredentialFault: the private key cannot be used; ProviderFault: the provider takes
     no client secret.

@@ -70,7 +70,7 @@ def subject(raw: Mapping[str, object]) -> str:
 
 
 def audiences(raw: Mapping[str, object]) -> Sequence[str]:
-    """Return whom the token is for. Raises TokenRefused: nobody, or no texts."""
+    """Return the audiences of a token. Raises TokenRefused: nobody, or no texts."""
     value = raw.get("aud")
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not found or not all(isinstance(a, str) for a in found):
@@ -285,7 +285,7 @@ def issuer_of(token: Secret) -> str:
 
 
 def audiences_of(token: Secret) -> Sequence[str]:
-    """Return whom a token names, unproven. Raises TokenRefused: no signed token, or nobody."""
+    """Return the unproven audiences of a token. Raises TokenRefused: no signed token, or nobody."""
     return audiences(opened(token).claims)
 
 

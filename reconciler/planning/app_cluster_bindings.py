@@ -87,7 +87,7 @@ def _placed(fleet: Fleet, cluster: AppCluster, fresh: Placement, live: Manifest)
 def _candidates(
     fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
 ) -> Sequence[Manifest] | Blocked:
-    """Return what is the cluster's: what the files adopt, else by our labels, else by its name."""
+    """Return the cluster's own: adopted by the files, else with our labels, else of its name."""
     if cluster.adopt:
         return _adopted(fleet, cluster, control_plane)
     kept, unproved = control_plane.once(
@@ -124,7 +124,7 @@ def _own(
     everything: Sequence[Manifest],
     uids: Collection[str],
 ) -> Sequence[Manifest] | Blocked:
-    """Return what is the cluster's of those that stand where the files keep them."""
+    """Return the cluster's own among those at the places of the files."""
     labelled = [o for o in everything if is_ours(o, fleet=fleet.name, cluster=cluster.name)]
     current = [
         binding for binding in labelled if keys.RELEASED not in manifest.annotations_of(binding)
@@ -168,7 +168,7 @@ def _space(app_cluster_binding: Manifest) -> str:
 
 
 def policies_of(app_cluster_binding: Manifest) -> Mapping[str, DeletionPolicy]:
-    """Return what the Bindings of listed units said; what is not named is Release."""
+    """Return the deletion policies of listed units by their Bindings; a missing one is Release."""
     return read_unit_policies(
         manifest.annotations_of(app_cluster_binding).get(keys.UNIT_POLICIES, "")
     )

@@ -239,7 +239,7 @@ def is_new_address(fields: Sequence[FieldChange]) -> bool:
 
 
 def _source_after_apply(site: Site) -> api.KubeconfigFacts | None:
-    """Return what the kubeconfig in the space will be; None where that is not known."""
+    """Return the future kubeconfig in the space; None where that is not known."""
     placed = site.placement
     live = site.control_plane.get(refs.SECRET, placed.kubeconfig_namespace, placed.kubeconfig_name)
     if live is None or objects.obstacle(live, fleet=site.fleet.name):
@@ -268,7 +268,7 @@ def _kubeconfig(site: Site, draft: Change, live: Manifest | None, wanted: Wanted
 
 
 def _after_apply(site: Site, live: Manifest, facts: api.KubeconfigFacts) -> api.KubeconfigFacts:
-    """Return what the live kubeconfig that klutchctl writes will be.
+    """Return the future of the live kubeconfig that klutchctl writes.
 
     What the files leave open stays as it is: a kubeconfig that works is not rewritten.
     """

@@ -218,7 +218,7 @@ def _changes(live: Manifest, stated: Manifest) -> tuple[FieldChange, ...]:
 
 
 def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:
-    """Return what we once wrote and no longer state."""
+    """Return the fields that we once wrote and no longer state."""
     written = field_set.owned(live, keys.MANAGER_CLI)
     return unstated(written, live=live, stated=with_defaults(stated))
 

@@ -33,7 +33,7 @@ class Offer:
 
 
 def counted(plane: ControlPlane, seen: ClusterState) -> ClusterState:
-    """Return what was seen of a control plane with only the templates that count.
+    """Return the state of a control plane with only the templates that count.
 
     In a namespace that is not named, anybody with rights there could offer claims of his own.
     """
@@ -50,7 +50,7 @@ def counted(plane: ControlPlane, seen: ClusterState) -> ClusterState:
 
 
 def offer_of(control_plane: Index, space: str, unit: Unit) -> Offer:
-    """Return what the export offers; before there is one, what its template does."""
+    """Return the claims that the export offers, or its template where there is no export yet."""
     cp, key = control_plane, unit.key
     export = Ref(cp.name, api.API_SERVICE_EXPORT, space, key.name)
     offered = cp.once("offers", _by_resource)
@@ -71,7 +71,7 @@ def offer_of(control_plane: Index, space: str, unit: Unit) -> Offer:
 
 
 def _by_resource(control_plane: Index) -> Mapping[GroupResource, Sequence[Manifest]]:
-    """Return what each template that counts offers."""
+    """Return the claims that each template that counts offers."""
     templates = control_plane.all(api.API_SERVICE_EXPORT_TEMPLATE)
     return {
         resource: _claims(template) for resource, template in api.by_resource(templates).items()
@@ -141,7 +141,7 @@ def offered_by(control_plane: Index, claim: Claim) -> list[str]:
 
 
 def title(claim: Manifest) -> str:
-    """Return what a claim on the wire is about, such as `secrets` or `things.shop.example`."""
+    """Return the subject of a claim on the wire, such as `secrets` or `things.shop.example`."""
     group = manifest.get_text(claim, "group")
     return ".".join(part for part in (manifest.get_text(claim, "resource"), group) if part)
 

@@ -64,7 +64,7 @@ def dump(plan: Plan) -> bytes:
 
 
 def parse(content: bytes, path: str) -> Plan:
-    """Read what `dump` wrote. `path` names the file in errors.
+    """Parse the output of `dump`. `path` names the file in errors.
 
     Raises ConfigError with the place for anything else, for another major version, and for a
     file that was changed since.

@@ -333,7 +333,7 @@ def _each(units: Sequence[Unit], reason: str, action: Action) -> Iterator[Change
 
 
 def _unseen(fleet: Fleet, live: Live, names: Sequence[str]) -> Iterator[UnseenCluster]:
-    """Yield what could not be read; a suspended cluster was not meant to be.
+    """Yield the clusters that could not be read, but no suspended one.
 
     What is not in `live` at all, as in a snapshot older than the files, was not read either.
     """

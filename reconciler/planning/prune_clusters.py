@@ -130,7 +130,7 @@ def removed(fleet: Fleet, live: Live) -> dict[str, ClusterState | Unavailable]:
 
 
 def cluster_prunes(known: Known, plane: Index, app: Index) -> tuple[ClusterPrune, ...]:
-    """Return what this control plane still holds for a cluster that no document names."""
+    """Return the prunes of a cluster that no document names, on this control plane."""
     found = [
         _prune(known.fleet, one, plane, app)
         for one in known.carriers.get(app.name, ())
@@ -222,7 +222,7 @@ def _checked(gone: ClusterPrune, known: Known) -> ClusterPrune:
 
 
 def _roots(known: Known, name: str) -> set[str]:
-    """Return what stands for a cluster that left; on each control plane once."""
+    """Return the roots of a cluster that left; each once on its control plane."""
     return {
         f"{one.plane_uid}/{manifest.namespace_of(one.live)}/{manifest.name_of(one.live)}"
         for one in known.carriers.get(name, ())
@@ -312,7 +312,7 @@ def _access_steps(gone: ClusterPrune) -> Iterator[Step]:
 
 
 def _guests(gone: ClusterPrune) -> tuple[str, ...]:
-    """Return what lives in the space, or may, and does not leave with the cluster."""
+    """Return the resources that live in the space, or may, and stay when the cluster leaves."""
     site, space = gone.site, gone.site.placement.space
     leave = {prune.key.name for prune in gone.prunes}
     inside = site.control_plane.inside

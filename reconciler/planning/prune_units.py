@@ -78,7 +78,7 @@ def prunes(site: Site) -> tuple[Prune, ...]:
 
 
 def _carriers(site: Site) -> Iterator[tuple[Index, Kind, Manifest, str]]:
-    """Yield what carries a unit of ours and its name, the best witness first."""
+    """Yield the objects that prove a unit of ours, with its name, the best proof first."""
     app, cp, space = site.app, site.control_plane, site.placement.space
     bound = set(map(name_of, bindings(app)))
     for binding in bindings(app):
@@ -183,7 +183,7 @@ def unit_of(cluster: str, name: str) -> UnitKey:
 
 
 def _policy(live: Manifest) -> DeletionPolicy:
-    """Return what to do with a unit that left: what its binding says, else Release."""
+    """Return the policy for a unit that left: that of its binding, else Release."""
     annotated = annotations_of(live).get(keys.DELETION_POLICY, "")
     return DeletionPolicy(annotated) if annotated in set(DeletionPolicy) else DeletionPolicy.RELEASE
 

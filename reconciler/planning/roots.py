@@ -114,7 +114,7 @@ def carriers(
 def carriers_of_others(
     fleet: Fleet, documents: Iterable[str], seen: ClusterState
 ) -> Iterator[tuple[str, Manifest]]:
-    """Yield what stands for app clusters of other fleets, each with the name of its fleet."""
+    """Yield the spaces and roots of other fleets' app clusters, each with the name of its fleet."""
     namespaces = seen.objects.get(NAMESPACE, ())
     bindings = seen.objects.get(APP_CLUSTER_BINDING, ())
     known = places(fleet, documents, namespaces, bindings)

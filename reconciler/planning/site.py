@@ -66,7 +66,7 @@ class Index:
         return self._by_text[kind, path]
 
     def once(self, name: str, make: Callable[["Index"], T]) -> T:
-        """Return what `make` gives for this cluster, made at the first call for this name."""
+        """Return the result of `make` for this cluster, made at the first call for this name."""
         if name not in self._made:
             self._made[name] = make(self)
         made: T = self._made[name]
@@ -77,7 +77,7 @@ class Index:
 
 
 def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
-    """Return what the annotation `credential` tells of Secrets, by their namespace and name.
+    """Return the facts of Secrets in the annotation `credential`, by their namespace and name.
 
     Tenants write AppClusterBindings in namespaces of theirs, and APIServiceBindings in spaces and
     in app namespaces: of a Secret that is not beside it, none of those replaces what is known.

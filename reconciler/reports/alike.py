@@ -100,7 +100,7 @@ def _common(line: Change, path: str, value: JSON, words: Sequence[str]) -> JSON:
 
 
 def _own_words(plan: Plan, cluster: str, lines: Sequence[Change]) -> Iterator[str]:
-    """Yield what only this cluster is called, in an order that is the same for all."""
+    """Yield the names that are this cluster's alone, in an order that is the same for all."""
     yield cluster
     spaces = dict.fromkeys(
         space

@@ -72,7 +72,7 @@ def _preflights(fleet: Fleet, live: Live, only: Collection[str] | None) -> Mappi
 
 
 def _unnamed_bindings(sites: Iterable[Preflight]) -> list[UnnamedBinding]:
-    """Return what is bound and no file names, by unit: beside the files, or since it left them."""
+    """Return the bindings that no file names, by unit: beside the files, or since it left them."""
     bindings = (
         binding
         for site in sites
@@ -130,7 +130,7 @@ class Imports:
 
 
 def imports(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Imports:
-    """Return what is bound beside the files in all app clusters, or `only` some.
+    """Return the bindings beside the files in all app clusters, or `only` some.
 
     What left the files is no binding: a plan lets it go. But files that name no unit at all have
     lost them, as a plan sees it too, which lets nothing go then (`prune.allowEmpty`).
@@ -183,7 +183,7 @@ def settled(made: Imports, plan: Plan) -> Imports:
 
 
 def _change_of(lines: Sequence[Change]) -> str:
-    """Return what would change of a unit beside its marks, or ""."""
+    """Return the change of a unit beside its marks, or ""."""
     for line in lines:
         touched = [field.path for field in line.fields if not field.path.startswith("/metadata/")]
         if line.action is Action.UPDATE and touched:

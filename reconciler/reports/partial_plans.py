@@ -50,7 +50,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Return what `text` names. Raises ConfigError where it has another form."""
+    """Parse the name of a cluster or a unit. Raises ConfigError where it has another form."""
     cluster, _, name = text.partition("/")
     if not _TARGET.fullmatch(text):
         hint = "Such as shop-eu-1/orders-db, or shop-eu-1/postgresqlinstances.anynines.com"

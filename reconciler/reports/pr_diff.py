@@ -263,7 +263,7 @@ def _reach(claim: Claim) -> str:
 
 
 def _unjudged(claim: Claim) -> list[str]:
-    """Return what else a claim states: fields that come later, until they are compared."""
+    """Return the further statements of a claim: fields that are not compared yet."""
     return [
         f"{to_camel(field.name)} {_json(getattr(claim, field.name))}"
         for field in fields(claim)
@@ -290,7 +290,7 @@ def _differences(before: JSON, after: JSON, steps: tuple[str, ...]) -> Iterator[
 def _list_differences(
     before: list[JSON], after: list[JSON], steps: tuple[str, ...]
 ) -> Iterator[FieldChange]:
-    """Yield what differs item by item, or, where the lengths differ, what only one of them has.
+    """Yield the differences item by item, or, where lengths differ, the items of one list alone.
 
     RFC 6902 compares by index: an item added in front would seem to change all others.
     """

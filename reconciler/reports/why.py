@@ -186,7 +186,7 @@ def watching(fleet: Fleet) -> Fleet:
 
 
 def explained(loaded: Loaded, live: Live, plan: Plan, target: Target) -> Explanation:
-    """Return what a target comes to. `plan` is of the fleet as `watching` shows it.
+    """Explain a target by its files, lines and state. `plan` is the one that `watching` shows.
 
     Raises ConfigError where nothing of that name is in the files, nor live.
     """

@@ -111,7 +111,7 @@ async def of_oci(found: Pinned, *, folder: str, docker: Path) -> Snapshot:
 
 
 def _checked(answer: Answer, found: Pinned, url: str) -> bytes:
-    """Return what was fetched, if it is what the digest says. Raises Unfetched."""
+    """Return the fetched bytes, if the digest fits. Raises Unfetched."""
     digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
     if digest != found.digest:
         raise Unfetched(f"it is {digest}, and not {found.digest}", where=shown(url))
@@ -139,7 +139,7 @@ class _Server:
         self._authorization: dict[str, str | Secret] = {}
 
     async def get(self, url: str, accept: str, most: int) -> Answer:
-        """Return what is at a URL, also behind redirects. Raises Unfetched."""
+        """Return the answer of a URL, also behind redirects. Raises Unfetched."""
         try:
             return _good(await self._ask(url, accept, most), url)
         except OutboundError as error:
@@ -342,7 +342,7 @@ def _put(top: Folder, path: str, content: "Folder | _File") -> None:
 
 
 def _at(top: Folder, path: str) -> "Folder | _File":
-    """Return what is at a path, "" for the top. Raises Unreadable."""
+    """Return the entry at a path, "" for the top. Raises Unreadable."""
     found: Folder | _File = top
     for name in path.split("/") if path else ():
         if not isinstance(found, dict) or name not in found:

@@ -209,7 +209,7 @@ _UNREAD: Final = (
 
 
 def problems(path: str, load: Callable[[str], bytes], snapshot: Snapshot) -> Iterator[Problem]:
-    """Yield what the lists of the kustomization at `path` leave out, or have without a file.
+    """Yield the files that the kustomization at `path` lacks, or lists though they are absent.
 
     `load` returns the content of a file, and raises Unreadable. What is no kustomization is left
     to Kustomize.

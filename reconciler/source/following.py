@@ -156,7 +156,7 @@ class Folder:
 
 
 def mark_of(snapshot: Snapshot) -> str:
-    """Return what tells these files from all others."""
+    """Return a digest that distinguishes these files from all others."""
     return digest(
         {
             "files": snapshot.digests(snapshot.files),

@@ -44,7 +44,7 @@ class Store(Protocol):
     """A folder on disk or in a commit. Paths are relative to it, "" is the folder itself."""
 
     def entries(self, folder: str) -> Iterator[tuple[str, EntryType]]:
-        """Yield what a folder holds, in any order. Raises Unreadable."""
+        """Yield the entries of a folder, in any order. Raises Unreadable."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -52,11 +52,11 @@ class Store(Protocol):
         ...
 
     def entry_type(self, path: str) -> EntryType:
-        """Return what is at a path that leads through no link. Raises Unreadable."""
+        """Return the type of the entry at a path that leads through no link. Raises Unreadable."""
         ...
 
     def target(self, path: str) -> str:
-        """Return what stands in a link. Raises Unreadable."""
+        """Return the target of a link. Raises Unreadable."""
         ...
 
 

@@ -279,7 +279,7 @@ class _Commit:
         return content
 
     def _at(self, path: str) -> pygit2.Object:
-        """Return what is at a path. A folder holds many files, and is looked up once."""
+        """Return the entry at a path. A folder holds many files, and is looked up once."""
         above, inside, name = path.rpartition("/")
         if not inside:
             return _descend(self._top, [name])
@@ -289,7 +289,7 @@ class _Commit:
 
 
 def _descend(tree: pygit2.Object, names: list[str]) -> pygit2.Object:
-    """Return what is at a path, name by name: a link or submodule on the way leads nowhere."""
+    """Return the entry at a path, name by name: a link or submodule on the way leads nowhere."""
     found: pygit2.Object = tree
     try:
         for name in names:

@@ -114,7 +114,7 @@ def _as_the_shell_came(path: Path) -> Path:
 
 
 def _committed_as(repository: pygit2.Repository, place: Path) -> FileMode:
-    """Return what a link or clone in a work tree is in the index, or else at HEAD."""
+    """Return the mode in the index, or else at HEAD, of a link or clone in a work tree."""
     top = Path(repository.workdir or repository.path).resolve()
     status = place.lstat()
     for entry in repository.index:

@@ -270,7 +270,7 @@ class Remote:
 
 
 def _steps(name: str) -> list[tuple[list[str], int]]:
-    """Return what is fetched, and how deep, until enough of the history is here.
+    """Return the fetches, and their depths, until enough of the history is here.
 
     A server gives a commit by its id where it is set up for that. Else some branch leads to it.
     """

@@ -74,7 +74,7 @@ class Verification:
         accepted: str,
         ref: str = "",
     ) -> Signature:
-        """Return whose signature makes a commit acceptable. Raises Unverified.
+        """Return the signature that makes a commit acceptable. Raises Unverified.
 
         `tag` is the id of the annotated tag that `ref`, by its full name, leads through to the
         commit. `accepted` is the commit that was accepted last, or "". Raises Incomplete, which is
@@ -148,7 +148,7 @@ class _KeyFile(Generic[_Keys]):
         self._known: tuple[bytes, _Keys] | None = None
 
     def keys(self) -> _Keys:
-        """Return what it lists now. Raises Refused."""
+        """Return the keys that it lists now. Raises Refused."""
         if self._path is None:
             raise Refused(f"cannot be checked: there is no {self._option}")
         try:

@@ -157,7 +157,7 @@ def union(one: Scope, other: Scope) -> Scope:
 
 
 def _together(fleet: Fleet) -> object:
-    """Return what is decided by a look at all clusters at once."""
+    """Return the settings that concern all clusters, so that a change of one looks at all."""
     planes = {name: replace(plane, origin=_NOWHERE) for name, plane in fleet.control_planes.items()}
     ways = {name: _way(cluster) for name, cluster in fleet.clusters.items()}
     elsewhere = fleet.elsewhere, fleet.ways_elsewhere

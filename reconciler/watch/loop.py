@@ -124,7 +124,7 @@ class Watch:
         return fleet
 
     def _take(self, found: SourceState) -> Sequence[Problem]:
-        """Take what was read as what is wanted from now on, if it is of use."""
+        """Take a new source as the wanted one, if it is of use."""
         fleet, problems = load(found.snapshot, self._cache)
         self._mark = found.mark
         invalid = InvalidRepository(problems, revision=found.snapshot.revision)
@@ -133,7 +133,7 @@ class Watch:
         return problems
 
     def _want(self) -> Fleet:
-        """Return what is wanted now, and note which clusters it is news for."""
+        """Return the wanted fleet, and note the clusters that it changes."""
         assert self._files is not None
         fleet, before = self._shape(self._files), self._fleet
         if fleet is not before:
@@ -255,7 +255,7 @@ _BAD: Final = frozenset(Status) - GOOD
 
 
 def result_of(report: Report) -> str:
-    """Return what a round came to, in one word: the worst of it."""
+    """Return the result of a round, in one word: the worst of it."""
     found = {outcome.status for outcome in report.outcomes}
     if report.lock_lost:
         return "locked"

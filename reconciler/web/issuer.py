@@ -120,7 +120,7 @@ class Issuer:
         return self._provider.trouble or self._keys.trouble
 
     async def provider(self) -> Provider:
-        """Return what the issuer says of itself. Raises OutboundError, ProviderFault."""
+        """Return the issuer's description of itself. Raises OutboundError, ProviderFault."""
         if self._static is not None:
             raise ProviderFault(f"{self.issuer}: its keys are given, and nothing is asked of it")
         return await self._provider.current()
@@ -130,7 +130,7 @@ class Issuer:
         return await self._keys.current() if self._static is None else self._static
 
     async def verified(self, check: Callable[[KeySet], Claims]) -> Claims:
-        """Return what `check` makes of the keys; where one is unknown, of newer ones.
+        """Return the result of `check` on the keys; where one is unknown, on newer ones.
 
         Raises OutboundError, ProviderFault, and what `check` raises.
         """

@@ -84,7 +84,7 @@ class Answer:
 
 
 def shown(url: str) -> str:
-    """Return what may be shown of a URL: scheme, host, port and path."""
+    """Return the public part of a URL: scheme, host, port and path."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -269,7 +269,7 @@ class Http:
         return f"{inner} is an address where this URL may not lead" if forbidden else ""
 
     def _loopback_fault(self, address: Address) -> str:
-        """Judge what `localhost` came to: nothing is sent in the clear to another machine."""
+        """Return the fault of an address of `localhost`: plain text goes to no other machine."""
         elsewhere = f"{address} is not on this machine, and TLS is off"
         return self._fault(address) or (
             "" if addresses.unwrapped(address).is_loopback else elsewhere

@@ -223,7 +223,7 @@ def address_of(text: str) -> Address | None:
 
 
 def address_key(address: Address) -> str:
-    """Return what the addresses have in common that one client may choose among."""
+    """Return the part of an address that one client cannot choose freely."""
     if isinstance(address, IPv6Address):
         return str(ip_network((int(address), _HOST_BITS), strict=False))
     return str(address)

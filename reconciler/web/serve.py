@@ -146,7 +146,7 @@ class _Protocol(RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came. A head that is too long ends the connection."""
+        """Parse a part of a request. A head that is too long ends the connection."""
         heads, of_body = self._request_count, not self._body.is_eof()
         super().data_received(data)
         if heads != self._request_count:
@@ -176,7 +176,7 @@ class _Protocol(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> StreamResponse:
-        """Answer what cannot be parsed, without its words."""
+        """Answer a request that cannot be parsed, without its words."""
         if status >= 500:
             self.log_exception("", exc_info=exc)
         sentence = "the request cannot be read" if status < 500 else "internal error"
@@ -241,7 +241,7 @@ class _Answering:
         return answer
 
     async def stop(self) -> None:
-        """Let what is under way end, for so long; nothing is kept alive from now on."""
+        """Wait for requests under way, for so long; nothing is kept alive from now on."""
         self._stopping = True
         if self._running:
             await asyncio.wait(self._running, timeout=self._limits.stop_time)
@@ -272,7 +272,7 @@ class _Answering:
         )
 
     async def _handled(self, request: Request) -> tuple[StreamResponse, Stream | None]:
-        """Return what the handler answers, in time. Raises RequestRefused."""
+        """Return the handler's answer, in time. Raises RequestRefused."""
         try:
             async with asyncio.timeout(self._limits.answer_time) as limit:
                 response = await self._handler(request)

@@ -65,7 +65,7 @@ def verified(given: Mapping[str, str], body: bytes, secret: Secret, now: datetim
 
 
 def same(given: str, expected: str) -> bool:
-    """Compare what a stranger sent, in a time that says nothing of where it differs."""
+    """Compare a signature from outside, in a time that shows no place of difference."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 

@@ -122,7 +122,7 @@ def _ordered(document: Manifest, order: Sequence[str]) -> dict[str, JSON]:
 def binding_response(
     offers: Iterable[Offer], *, kubeconfig: bytes, identity: Identity | None, sid: str = ""
 ) -> Manifest:
-    """Return what a CLI needs to bind. Without an identity, a machine asked, which knows its own.
+    """Return the facts that a CLI needs to bind. Without an identity, a machine asks.
 
     The kubeconfig is empty where nothing was made.
     """
@@ -169,7 +169,7 @@ def offer(one: Offer) -> dict[str, JSON]:
 
 
 def front_door(settings: DoorSettings) -> Manifest:
-    """Return what a door can do beyond the original's, and where."""
+    """Return the abilities of a door beyond the original's, and their URLs."""
     public = settings.public
     device: Manifest = {
         "issuer": settings.issuer,

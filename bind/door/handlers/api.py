@@ -134,7 +134,7 @@ class Api:
         return space.name, space.kubeconfig
 
     async def _bearer(self, request: Request) -> Identity:
-        """Return whose token came along. Raises Refused; too many bad ones end in 429.
+        """Return the identity of a bearer token. Raises Refused; too many bad ones end in 429.
 
         A good one is good all the same: others may share an address with whoever sends bad ones.
         What it costs to look is bounded by the requests that an address may send.

@@ -40,7 +40,7 @@ _LONGEST_LABEL: Final = 80
 
 
 class UsedOnce:
-    """Remembers what was used, for as long as it could be used again."""
+    """Remembers used codes, for as long as they could be used again."""
 
     def __init__(self, age: float) -> None:
         self._age = age
@@ -154,14 +154,14 @@ class Services:
         return Frame(self.settings.pretty_name, ui=self.settings.ui)
 
     async def code(self, text: str) -> Code:
-        """Return what a code holds. Raises Refused."""
+        """Return the content of a code. Raises Refused."""
         found = await self._opened(Code, sessions.CODE, text)
         if found is None:
             raise Refused("invalid_request", "The code is not one of ours, or too old")
         return found
 
     async def _opened(self, kind: type[S], purpose: sessions.Purpose, text: str) -> S | None:
-        """Return what a text holds, where it is one that this door has sealed. Raises Refused."""
+        """Return the content of a text that this door has sealed. Raises Refused."""
         if not text:
             return None
         return await self.ring.opened(lambda keys: kind.opened(keys, purpose, text, self.now()))
@@ -172,7 +172,7 @@ def is_session_cookie(name: str) -> bool:
 
 
 def claims_digest(offer: Offer) -> str:
-    """Return what tells whether an offer still asks for what somebody read and agreed to."""
+    """Return a digest of an offer's claims, by which a change after the reading shows."""
     text = json.dumps(list(offer.claims), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -141,7 +141,7 @@ class SignIn:
     async def _identity(
         self, provider: Provider, login: Login, code: Secret, now: float
     ) -> Identity:
-        """Return whom a code stands for. Raises KlutchErrors."""
+        """Return the identity of a code. Raises KlutchErrors."""
         form = grants.code_form(
             provider,
             self._client,
@@ -241,7 +241,7 @@ def _surplus(begun: Mapping[str, float], cookies: Mapping[str, str], most: int) 
 
 
 def wish_of(query: Mapping[str, str], allowed: tuple[str, ...]) -> Wish:
-    """Return what a CLI asks for (protocol-bind.md B.2, and our own). Raises Refused."""
+    """Parse the request of a CLI (protocol-bind.md B.2, and our own). Raises Refused."""
     sid, cid = query.get("s", ""), query.get("c", "")
     if not sid or not cid or not (query.get("u") or query.get("p")):
         raise Refused("invalid_request", "missing redirect_url or session_id", reason="missing")

@@ -204,7 +204,7 @@ _SIGN_OUT: Final = "/ui/sign-out"
 
 
 def _subject(visit: Visit, page: str) -> str:
-    """Return what the token of a form is bound to: a session, and a page."""
+    """Return the subject of a form's token: a session, and a page."""
     return f"ui {visit.identity.issuer} {visit.identity.subject} {visit.at} {page}"
 
 

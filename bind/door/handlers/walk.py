@@ -112,7 +112,7 @@ class Walk:
             raise
 
     def _frame(self, session: Session | None) -> views.Frame:
-        """Return what stands around a page. A CLI's session is none for the pages of `/ui/`."""
+        """Return the frame of a page. A CLI's session is none for the pages of `/ui/`."""
         return replace(self._services.frame, user=session.identity.user if session else "")
 
     async def _asked(
@@ -183,7 +183,7 @@ def form_of(request: Request) -> Mapping[str, list[str]]:
 
 
 def claims_of(offer: Offer) -> Sequence[views.ClaimView]:
-    """Return what an offer asks for, in the order of its claims."""
+    """Return the claims of an offer, in its order."""
     return [
         views.ClaimView(place, consent.terms(claim), manifest.get_bool(claim, "required") is True)
         for place, claim in enumerate(offer.claims)
@@ -191,7 +191,7 @@ def claims_of(offer: Offer) -> Sequence[views.ClaimView]:
 
 
 def places_of(given: Sequence[str], count: int) -> list[int]:
-    """Return which claims were accepted. Raises Refused."""
+    """Return the accepted claims. Raises Refused."""
     known = {str(place): place for place in range(count)}
     if any(one not in known for one in given):
         raise Refused("invalid_request", "The form names a claim that is not there", reason="form")
@@ -199,7 +199,7 @@ def places_of(given: Sequence[str], count: int) -> list[int]:
 
 
 def _page_id(session: Session, offer: Offer) -> str:
-    """Return what a form is of: this session, and what its page says that the offer asks for."""
+    """Return the subject of a form: this session, and the claims that its page shows."""
     parts = session.wish.sid, offer.resource.name, claims_digest(offer), session.identity.subject
     return " ".join(parts)
 

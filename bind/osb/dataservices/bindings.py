@@ -43,7 +43,7 @@ class Bindings(Store[Seen]):
         return Stated(at, seen.marks(*_MARKS))
 
     def recalled(self, seen: Seen, kept: Kept) -> Kept:
-        """Return what is remembered, unless it was of a Secret that nobody had read."""
+        """Return the remembered records, unless they were of a Secret that nobody had read."""
         unread = any(one.sent and one.sent.secret == _UNREAD for one in kept.records)
         return Store.recalled(self, seen, replace(kept, stated=None) if unread else kept)
 
@@ -306,7 +306,7 @@ def _leaves(seen: Seen, one: Record) -> str:
 
 
 def _left(seen: Seen, records: tuple[Record, ...]) -> Ledger:
-    """Return which bindings are left of an object that goes."""
+    """Return the bindings that are left of an object that goes."""
     ledger, there = seen.ledger, {one.number: one.id for one in records}
     number = ledger.number if ledger.number in there else max(there, default=ledger.number)
     coming = ledger.coming if ledger.coming in there and ledger.coming != number else 0
@@ -315,7 +315,7 @@ def _left(seen: Seen, records: tuple[Record, ...]) -> Ledger:
 
 
 def _begun(seen: Seen, records: tuple[Record, ...], numbers: look_of.Numbers) -> str:
-    """Return which operation goes on; of what is not read yet, the one that made it."""
+    """Return the running operation; of a binding that is not read yet, the one that made it."""
     for one in sorted(records, key=lambda each: each.state != record.LEAVING):
         if one.operation is not None:
             wire: dict[str, JSON] = {"binding": one.id, "since": format_time(one.operation.since)}

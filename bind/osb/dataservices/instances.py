@@ -183,7 +183,7 @@ INSTANCES: Final = Instances()
 
 
 def resolved(seen: Seen) -> tuple[Offering, Plan] | str:
-    """Return what the names mean, or why they mean nothing."""
+    """Return the ids of the names, or the reason why there are none."""
     if seen.catalogue is None:
         return seen.unread
     service = manifest.get_text(seen.wanted, "serviceName")
@@ -281,7 +281,7 @@ def _is_leaving(seen: Seen, one: Record) -> bool:
 
 
 def _fields(seen: Seen, one: Record) -> dict[str, JSON]:
-    """Return what `status.atProvider` says of a record."""
+    """Return the fields of `status.atProvider` for a record."""
     word = _word(seen, one)
     fields: dict[str, JSON] = {"instanceId": one.instance, "serviceId": one.service}
     fields |= {"planId": one.plan, "state": word}
@@ -319,7 +319,7 @@ def _word(seen: Seen, one: Record) -> str:
 
 
 def _note(seen: Seen, one: Record) -> str:
-    """Return what the annotation says of a record, "" where the status says all of it."""
+    """Return the annotation for a record, "" where the status holds all of it."""
     last, note = seen.last, seen.annotations.get(keys.OSB_SENT, "")
     intent, target, closed = one.intent, one.sent, ""
     tries = 0 if seen.is_refused else manifest.get_int(last, "tries")  # of a finished operation

@@ -223,7 +223,7 @@ def _next(seen: Seen) -> Step:  # noqa: PLR0911 - a state each
 def answered(  # noqa: PLR0911 - an answer each
     seen: Seen, purpose: Purpose, answer: Answer
 ) -> Step:
-    """Return what follows from an answer: it may be another question."""
+    """Return the decision from an answer: it may be another question."""
     if isinstance(answer, Unsent | Unknown):
         pause = answer.retry_after if isinstance(answer, Unsent) else None
         return _failed(seen, answer.problem, pause)

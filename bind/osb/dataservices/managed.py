@@ -219,7 +219,7 @@ def is_paused(live: Manifest) -> bool:
 
 
 def framed(seen: Seen) -> decision.Decision | None:
-    """Return what follows whatever the kind is; None where the kind decides."""
+    """Return the decision that is the same for all kinds; None where the kind decides."""
     if is_paused(seen.live):
         return seen.report({}, _PAUSED)
     if seen.is_deleting and not (has_finalizer(seen.live) and deletes(seen.live)):

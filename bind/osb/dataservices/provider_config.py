@@ -50,7 +50,7 @@ def next_step(seen: Seen) -> Step:
 
 
 def _leaving(seen: Seen) -> Decision:
-    """Hold what is used: those objects could never be deleted."""
+    """Keep a config that is used: else those objects could never be deleted."""
     if seen.users:
         return Decision(fields={"users": seen.users}, again=_AILING)
     return writes(unfinalized(seen.cluster, PROVIDER_CONFIG, seen.live, keys.IN_USE))
@@ -66,7 +66,7 @@ def _left(seen: Seen) -> timedelta:
 
 
 def answered(seen: Seen, request: HttpRequest, status: int, problem: str) -> Step:
-    """Return what follows from an answer; `problem` says why there is none (status 0)."""
+    """Return the decision from an answer; `problem` is why there is none (status 0)."""
     if 200 <= status < 300:
         return result(seen, "")
     catalogue = http_request(ReadCatalogue(), api_version="2.17")
@@ -78,7 +78,7 @@ def answered(seen: Seen, request: HttpRequest, status: int, problem: str) -> Ste
 
 
 def result(seen: Seen, problem: str) -> Decision:
-    """Return what the status says of a look."""
+    """Return the status after a look."""
     before, well = seen.health, not problem
     fields: dict[str, JSON] = {
         "health": {

@@ -118,7 +118,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
                 turn.release()
 
     def instance_of(self, key: ObjectKey) -> str:
-        """Return what the turn is of: the id of an instance, as far as it is known."""
+        """Return the subject of a turn: the id of an instance, as far as it is known."""
         live = self._live.get(*key) or {}
         found, _ = self.source(live)
         return instance_at(live) or instance_at(found or {}) or manifest.uid_of(found or live)
@@ -334,7 +334,7 @@ def _key(live: Manifest) -> ObjectKey:
 
 
 def _wishes(live: Manifest) -> Hashable:
-    """Return what has somebody asked at once, though an answer is rested on."""
+    """Return the fields of an object whose change asks at once, even in a pause."""
     annotations = manifest.annotations_of(live)
     return (
         manifest.uid_of(live),

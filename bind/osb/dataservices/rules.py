@@ -73,7 +73,7 @@ def _id(at_provider: Manifest, of: str) -> str:
 def resolve(
     catalogue: Catalogue, service: str, plan: str, *, service_id: str = ""
 ) -> tuple[Offering, Plan] | str:
-    """Return what names mean, or why they mean nothing.
+    """Return the ids of the names, or the reason why there are none.
 
     A service is the one of this name, else the only one whose name begins so: some brokers add
     their own to it. What is there keeps its `service_id`, whatever the names have become.
@@ -127,7 +127,7 @@ def _sorted(value: JSON) -> JSON:
 
 
 def context(seen: Seen) -> dict[str, JSON]:
-    """Return what a broker is told about where a request comes from."""
+    """Return the context of a request, for the broker."""
     wanted = seen.wanted
     name = composed_for(seen.live).name or manifest.name_of(seen.live)
     known: dict[str, JSON] = {} if seen.place is None else seen.place.context(name)

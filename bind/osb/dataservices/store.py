@@ -75,19 +75,19 @@ class Store(ABC, Generic[S]):
 
     @abstractmethod
     def present(self, seen: S) -> Stated:
-        """Return what an object holds of its records."""
+        """Return the stored form of an object's records."""
 
     @abstractmethod
     def records(self, seen: S) -> tuple[Record, ...]:
-        """Return what that says."""
+        """Return the records in that form."""
 
     @abstractmethod
     def stated(self, seen: S, records: tuple[Record, ...]) -> Stated:
-        """Return what an object is to hold of these records."""
+        """Return the form in which an object is to store these records."""
 
     @abstractmethod
     def hindrance(self, seen: S) -> decisions.Decision | None:
-        """Return what follows where nothing is decided now; None where it is."""
+        """Return the decision where nothing can be decided now; None where it can."""
 
     @abstractmethod
     def look(self, seen: S, kept: Kept) -> Next:
@@ -102,7 +102,7 @@ class Store(ABC, Generic[S]):
         """Return a call as objects of this kind have it made."""
 
     def facts(self, seen: S, kept: Kept, outcome: Outcome | None) -> dict[str, JSON]:
-        """Return what `status.atProvider` says beside records."""
+        """Return the fields of `status.atProvider` beside records."""
         return {}
 
     def turn(self, seen: S, kept: Kept) -> Turn:
@@ -123,7 +123,7 @@ class Store(ABC, Generic[S]):
         return self._ends(seen, kept, made, None)
 
     def recalled(self, seen: S, kept: Kept) -> Kept:
-        """Return what is remembered, with the records that the object says."""
+        """Return the remembered records, with those that the object stores."""
         if any(one.claim.uid != seen.uid for one in kept.records):
             kept = Kept()  # of another object with this name
         if kept.stated == self.present(seen):
@@ -162,7 +162,7 @@ class Store(ABC, Generic[S]):
     def _after(
         self, seen: S, kept: Kept, next_: Next, made: decisions.Decision
     ) -> tuple[Kept, decisions.Decision]:
-        """Return what is remembered, and decided so far, after records were changed."""
+        """Return the memory and the decision so far, after records were changed."""
         records = {one.id: one for one in kept.records}
         rest = [one for one in next_.decision.steps if not _is_written(records, one, seen)]
         stated = kept.conditions
@@ -190,7 +190,7 @@ class Store(ABC, Generic[S]):
 
 
 def _differing(before: Mapping[str, JSON], after: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return what makes the one the other; None takes away."""
+    """Return the patch from one to the other; None removes a key."""
     names = {**before, **after}
     return {one: after.get(one) for one in names if before.get(one) != after.get(one)}
 
@@ -214,7 +214,7 @@ def _is_written(records: dict[str, Record], step: decisions.Step, seen: rules.Of
 
 
 def _merged(before: Manifest, patch: Manifest) -> dict[str, JSON]:
-    """Return what RFC 7386 makes of an object."""
+    """Return an object after a merge patch (RFC 7386)."""
     after = dict(before)
     for key, value in patch.items():
         after[key] = value

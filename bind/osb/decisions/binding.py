@@ -27,7 +27,7 @@ OTHER: Final = 2
 
 
 def look(view: views.InstanceView, binding: views.BindingView) -> views.Next:
-    """Return what follows from the present state of a binding."""
+    """Return the decision from the present state of a binding."""
     seen = state.seen(view, binding)
     if seen.binding.live is None:
         return orphans(seen)
@@ -171,7 +171,7 @@ def _kept(seen: Seen) -> views.Next:
 
 
 def _well(seen: Seen, current: Record) -> list[str]:
-    """Return what is well where the Secret has what it should.
+    """Return the conditions that are True where the Secret has its credentials.
 
     Of a rotation also what failed before, or its process could not say any more.
     """
@@ -215,7 +215,7 @@ def _restored(seen: Seen, current: Record) -> views.Next:
 
 
 def _noted(seen: Seen, next_: views.Next) -> views.Next:
-    """Return what follows, with when to look again for what is to come, and what was read."""
+    """Return the decision with the time of the next look, and with the last reading."""
     decision, current = next_.decision, seen.current
     times = [one.intent.since for one in seen.binding.records if one.intent is not None]
     if current is not None:
@@ -328,7 +328,7 @@ def next_to_leave(seen: Seen, records: tuple[Record, ...]) -> views.Next:
 
 
 def orphans(seen: Seen) -> views.Next:
-    """Keep what has no claim any more, until somebody says what becomes of it (law 1)."""
+    """Keep records without a claim, until somebody decides about them (law 1)."""
     records = sorted(seen.binding.records, key=lambda one: one.number)
     for one in records:
         if state.was_never_sent(one, seen.view.now):
@@ -339,7 +339,7 @@ def orphans(seen: Seen) -> views.Next:
 
 
 def _wished(seen: Seen, orphan: Record) -> views.Next | None:
-    """Return what follows for one that is known to be an orphan; None where it just stays."""
+    """Return the decision about a known orphan; None where it just stays."""
     if orphan.state == record.LEAVING:
         return unbind(seen, orphan) if orphan.is_open else next_to_leave(seen, (orphan,))
     wish = orphan.mark.get(keys.OSB_ORPHAN, "")

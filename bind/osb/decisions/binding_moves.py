@@ -304,7 +304,7 @@ class BindingMoves(Moves):
         return self.rests(wait, decision, step, count=count + 1)
 
     def gone(self) -> Next:
-        """Forget what is confirmed to be gone.
+        """Forget a binding that is confirmed to be gone.
 
         A number that failed is followed by the next, whose record comes first: numbers only grow.
         """

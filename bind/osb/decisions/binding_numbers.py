@@ -75,7 +75,7 @@ def _is_worth_it(seen: Seen, intent: Intent) -> bool:
 
 
 def _hindrance(seen: Seen) -> Next | None:
-    """Return what is said, or done first, where nothing may be begun now."""
+    """Return the reason, or the first step, where nothing may be begun now."""
     if (reason := not_ready(seen)) is not None:
         return Next(state.trouble(seen, *reason, again=CLOSED))
     if not seen.view.free:
@@ -92,7 +92,7 @@ def _hindrance(seen: Seen) -> Next | None:
 
 
 def taken(seen: Seen) -> tuple[Cause, str]:
-    """Return what is said of a Secret that is somebody else's."""
+    """Return the condition about a Secret that is somebody else's."""
     name = credentials.name_of(seen.claim)
     return causes.SECRET_TAKEN, f"Secret {name} is not this binding's; it is left as it is"
 

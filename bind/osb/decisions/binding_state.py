@@ -40,7 +40,7 @@ N = TypeVar("N", bound=Numbers)
 
 
 def numbers_of(records: Iterable[Record], make: Callable[..., N], **more: object) -> N:
-    """Return what each record of a binding is to it, beside what is known more."""
+    """Return the role of each record of a binding, beside further facts."""
     rising = sorted(records, key=lambda one: one.number)
     bound = [one for one in rising if is_bound(one)]
     current = bound[-1] if bound else None
@@ -184,7 +184,7 @@ def of(
     false: Iterable[tuple[Cause, str]] = (),
     again: timedelta | None = None,
 ) -> Decision:
-    """Return what a claim's status is to say; conditions that are not named stay."""
+    """Return the status of a claim; conditions that are not named stay."""
     if seen.binding.live is None:
         return replace(NOTHING, again=again)
     stated = [conditions.true(each) for each in true]
@@ -231,7 +231,7 @@ def _phase(seen: Seen) -> str:
 
 
 def _facts(seen: Seen) -> dict[str, JSON]:
-    """Return what is known of a binding; None takes a field away."""
+    """Return the facts of a binding; None takes a field away."""
     current, older = seen.current, seen.older
     counts = current or seen.candidate
     facts: dict[str, JSON] = {

@@ -98,14 +98,14 @@ SAME_CREDENTIALS: Final = Cause(ROTATED, WARNING, "SameCredentials")
 
 
 def undeleted(cause: Cause, live: Manifest, problem: str) -> tuple[Cause, str]:
-    """Return what is said of a failed try that the broker does not delete: why it failed, too."""
+    """Return the condition of a failed try that the broker does not delete: why it failed, too."""
     condition = conditions.get(live, cause.type)
     words = "" if condition is None else condition.message.partition(_FAILS)[0]
     return cause, f"{words}{_FAILS}{problem}"
 
 
 def overdue(problem: str) -> str:
-    """Return what is said of what is made past its deadline, of which the broker tells no end."""
+    """Return the message about an operation past its deadline, of which the broker tells no end."""
     return (
         f"it takes longer than it may, and the broker does not say how it ended: {problem}. "
         "It is kept until the broker does, or its claim is deleted"
@@ -153,7 +153,7 @@ def delete_blocker(
 
 
 def no_broker(records: Iterable[Record], kind_broker: str) -> str:
-    """Return what is said of claims whose ServiceBroker is gone, and what frees a deleted one."""
+    """Return the message for claims without their ServiceBroker, with the way to free them."""
     one = next(iter(records), None)
     if one is None:
         return f"there is no ServiceBroker {kind_broker}"
@@ -200,7 +200,7 @@ def _reachable(state: BrokerState) -> Condition:
 
 
 def _in_sync(state: BrokerState) -> Condition:
-    """Say what the files have and the live catalogue has not, and the other way round."""
+    """Report differences between the files and the live catalogue, both ways."""
     if state.catalogue is None or state.problem:
         message = state.problem or "it was not read yet"
         return conditions.false(CATALOG_UNREAD, f"{message}; the last good one holds")

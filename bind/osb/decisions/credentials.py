@@ -121,7 +121,7 @@ def digest(claim: Manifest, secret: Manifest) -> str:
 
 
 def state(binding: BindingView, current: Record | None) -> State:
-    """Return what became of the Secret that was written for a binding."""
+    """Return the state of the Secret that was written for a binding."""
     if binding.secret is None or binding.live is None:
         return UNREAD
     live = binding.secret.live
@@ -222,7 +222,7 @@ class Terms:
 
 
 def terms(claim: Manifest) -> Terms:
-    """Return what a claim says of rotation; a text that is no time counts as absent."""
+    """Return a claim's terms of rotation; a text that is no time counts as absent."""
     every = span(get_text(claim, "spec", "rotation", "every"))
     overlap = span(get_text(claim, "spec", "rotation", "overlap"))
     return Terms(

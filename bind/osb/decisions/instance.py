@@ -27,7 +27,7 @@ RETAIN: Final = "Retain"
 
 
 def look(view: views.InstanceView) -> views.Next:  # noqa: PLR0911 - a row each
-    """Return what follows from the present state of an instance."""
+    """Return the decision from the present state of an instance."""
     live, current = view.live, view.current
     if live is None:
         return _unclaimed(view, (*view.records, *view.others))
@@ -147,7 +147,7 @@ def _go_on(view: views.InstanceView, current: Record) -> views.Next:
 
 
 def _retry(view: views.InstanceView, current: Record) -> views.Next:
-    """Provision what was refused, or failed too often, or is missing, under its id."""
+    """Provision an instance that was refused, failed too often, or is missing, under its id."""
     target, closed = state.wanted(view, None), current.intent
     if (refusal := _not_offered(view, target)) is not None:
         return refusal
@@ -293,7 +293,7 @@ def _retained(one: Record) -> Step | None:
 
 
 def _unclaimed(view: views.InstanceView, records: tuple[Record, ...]) -> views.Next:
-    """Keep what has no claim any more, until somebody says what becomes of it (law 1)."""
+    """Keep records without a claim, until somebody decides about them (law 1)."""
     is_bound = any(binding.records for binding in view.bindings)
     for one in sorted(records, key=lambda each: each.number):
         wish = one.mark.get(keys.OSB_ORPHAN, "")
@@ -318,7 +318,7 @@ def _blocked(
     phase: str = state.PENDING,
     again: timedelta | None = None,
 ) -> views.Next:
-    """Return what the status says where nothing is done now; `again`: until that is looked at."""
+    """Return the status of an instance that waits; `again`: until the next look."""
     false = [(cause, message)]
     return views.Next(state.of(view, view.current, phase=phase, false=false, again=again))
 

@@ -157,7 +157,7 @@ class InstanceMoves(Moves):
         return self.next(decision, step, note=note, pause=views.NO_PAUSE)
 
     def _forgotten(self) -> views.Next:
-        """Return what follows where a broker knows nothing of an operation, again and again.
+        """Return the decision where a broker knows nothing of an operation, again and again.
 
         It may have ended long ago: "a backup with its record was restored". So a PUT is made again,
         which the broker answers by what it has, and nothing is deleted, whatever it answers.
@@ -220,7 +220,7 @@ class InstanceMoves(Moves):
         return self.rests(engine.deletion(count), decision, step, note=note)
 
     def gone(self) -> views.Next:
-        """Forget what is confirmed to be gone; a failed try is followed by the next number."""
+        """Forget an instance that is confirmed to be gone; a failed try has a next number."""
         view, gone, live = self.view, self.one, self.view.live
         steps: tuple[Step, ...] = (record.deleted(gone),)
         decision = Decision(again=views.SOON)
@@ -257,7 +257,7 @@ class InstanceMoves(Moves):
         )
 
     def _unlearnt(self, problem: str, *, rereads: bool) -> views.Next:
-        """Return what follows where a reading showed nothing: an update goes on without."""
+        """Return the decision where a reading showed nothing: an update goes on without."""
         if rereads:
             next_ = self.rests(engine.unsent(0, None), Decision(), checked=None)
             return replace(next_, reads_catalogue=True)
@@ -286,7 +286,7 @@ class InstanceMoves(Moves):
         return self.next(decision, again=self.timing.resync, pause=pause)
 
     def send(self, intent: Intent) -> views.Next:
-        """Send what an intent says, again where its outcome is not known."""
+        """Send an intent, again where its outcome is not known."""
         view, one, target = self.view, self.one, state.wanted(self.view, self.one.sent)
         decision, asked = state.begun(view, one, intent), state.asked(view)
         is_other, is_update = not state.is_as_wanted(intent.target, target), intent.verb == "Update"
@@ -314,7 +314,7 @@ class InstanceMoves(Moves):
         return self.asks(decision, call, intent.since)
 
     def _invalid(self, intent: Intent, target: Sent) -> views.Next | None:
-        """Hold what the plan refuses back, unless it may have been sent: then that is found out."""
+        """Keep back an intent that the plan refuses, unless it may have been sent already."""
         if intent.tries:
             return None
         sent, cause, phase = None, causes.INVALID, state.PENDING

@@ -19,7 +19,7 @@ from reconciler.core.times import format_time
 
 
 def wanted(view: InstanceView, sent: Sent | None) -> Sent:
-    """Return what the claim asks for. `sent` is what the broker has.
+    """Return the target that the claim asks for. `sent` is that of the broker.
 
     Of a version of maintenance that is not stated, an instance gets that of the catalogue once.
     """
@@ -166,7 +166,7 @@ def of(
     false: Iterable[tuple[Cause, str]] = (),
     again: timedelta | None = None,
 ) -> Decision:
-    """Return what a claim's status is to say; conditions that are not named stay."""
+    """Return the status of a claim; conditions that are not named stay."""
     if view.live is None:
         return replace(NOTHING, again=again)
     if current is not None and current.claim.uid != uid_of(view.live):
@@ -251,7 +251,7 @@ def unread(view: InstanceView, problem: str) -> Decision:
 
 
 def _facts(view: InstanceView, current: Record | None) -> dict[str, JSON]:
-    """Return what is known of an instance; None takes a field away."""
+    """Return the facts of an instance; None takes a field away."""
     if current is None:
         return {"operation": None}
     plans = {plan_id: name for name, plan_id in view.kind.plans.items()}

@@ -73,11 +73,11 @@ class Moves(ABC):
 
     @abstractmethod
     def gone(self) -> Next:
-        """Forget what is confirmed to be gone; a failed try is followed by the next number."""
+        """Forget a thing that is confirmed to be gone; a failed try has a next number."""
 
     @abstractmethod
     def _otherwise(self, move: Move, outcome: Outcome) -> Next:
-        """Return what follows from a move that only this kind has."""
+        """Return the decision from a move that only this kind has."""
 
     # Shared by both kinds
 
@@ -109,7 +109,7 @@ class Moves(ABC):
         return self.one.state == record.LEAVING
 
     def _why(self, outcome: Outcome) -> str:
-        """Return what an answer says to people."""
+        """Return the message of an answer, for people."""
         match outcome:
             case outcomes.Progress(state="in progress"):
                 return "it took too long"
@@ -118,7 +118,7 @@ class Moves(ABC):
         return self.words(outcome)
 
     def words(self, outcome: Outcome) -> str:
-        """Return what an outcome says to people, whatever was asked."""
+        """Return the message of an outcome, for people, whatever was asked."""
         version = self.view.broker.spec.api_version if self.view.broker is not None else ""
         match outcome:
             case outcomes.Refused(problem, "unsupported"):
@@ -142,7 +142,7 @@ class Moves(ABC):
         note: Note | None = None,
         pause: Pause | None = None,
     ) -> Next:
-        """Return what follows: a record is written first, then the status."""
+        """Return the next decision: a record is written first, then the status."""
         decision = replace(
             decision,
             tasks=(*writes(step).tasks, *decision.tasks),

@@ -194,7 +194,7 @@ def digests_of(salt: str, parameters: Mapping[str, JSON]) -> dict[str, str]:
 
 
 def read(live: Manifest, cluster: str) -> Record:
-    """Return what a BrokerRecord says; its CRD keeps what must be there."""
+    """Read a BrokerRecord; its CRD keeps the required fields."""
     values = values_of(Record, manifest.get_map(live, "spec"))
     return Record(id=manifest.name_of(live), live=live, cluster=cluster, **values)
 
@@ -279,7 +279,7 @@ def _fields(of: Any) -> list[tuple[str, str, _Reader]]:
 
 
 def values_of(of: Any, fields: Manifest) -> dict[str, Any]:
-    """Return what an object says of the fields of a dataclass."""
+    """Return the fields of a dataclass in an object."""
     return {one: read(fields, name) for one, name, read in _fields(of)}
 
 

@@ -27,7 +27,7 @@ class Part:
 
 
 def look(view: InstanceView, *, calling: bool) -> list[Part]:
-    """Return what follows for an instance and its bindings; one part at most has a call.
+    """Return the decisions for an instance and its bindings; one part at most has a call.
 
     `calling`: a call of this instance is on its way already.
     """

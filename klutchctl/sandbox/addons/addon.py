@@ -51,7 +51,7 @@ class Run:
     progress: Progress
 
     def start(self, stage: Sequence[Server]) -> None:
-        """Start what is missing of a stage, and return when all of it is ready."""
+        """Start the missing parts of a stage, and return when all of it is ready."""
         startup.ensure_running(self.layout, stage, {}, progress=self.progress)
 
 

@@ -143,7 +143,7 @@ class Offered:
 
 
 def offered(templates: Iterable[Manifest]) -> Offered:
-    """Return what APIServiceExportTemplates offer."""
+    """Return the offers of APIServiceExportTemplates."""
     by_resource = api.by_resource(templates)
     claimed = (
         rbac.Claimed(
@@ -158,7 +158,7 @@ def offered(templates: Iterable[Manifest]) -> Offered:
 
 
 def rights(agent: Agent, shipped: Iterable[Manifest], offers: Offered) -> Iterator[Manifest]:
-    """Yield what is shipped, with rights on what is offered in place of those on an example.
+    """Yield the shipped manifests, with rights on the offered kinds in place of an example's.
 
     ClusterRoles of a konnector get names of their own: a fleet with `konnector: {deploy: true}`
     makes one of the shipped name, which is its own to change.
@@ -190,7 +190,7 @@ Right = tuple[str, str, str]  # group, resource with its subresource, verb
 
 
 def granted(rules: Iterable[Manifest]) -> frozenset[Right]:
-    """Return what RBAC rules allow, one by one; names of objects do not count."""
+    """Return the rights of RBAC rules, one by one; names of objects do not count."""
     return frozenset(
         (str(group), str(resource), str(verb))
         for rule in rules
@@ -201,7 +201,7 @@ def granted(rules: Iterable[Manifest]) -> frozenset[Right]:
 
 
 def start(run: Run, _kit: object) -> None:
-    """Start what is missing, with rights on what is offered by now."""
+    """Start the missing agents, with rights on all kinds that are offered by now."""
     for member in run.state.members:
         _write_files(run.layout, member)
     with run.progress.step("giving klutch-bind and konnectors their rights"):

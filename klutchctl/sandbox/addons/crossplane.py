@@ -111,7 +111,7 @@ def knows(line: str, manifest: Manifest) -> bool:
 
 
 async def install(run: Run, cluster: KubeCluster, built: Mapping[Component, Path]) -> None:
-    """Apply what Crossplane and the provider cannot run without."""
+    """Apply the objects that Crossplane and the provider need."""
     services = run.state.services
     assert services is not None
     await _check_upgrade(cluster, services, run.layout)

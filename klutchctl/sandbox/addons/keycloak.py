@@ -246,7 +246,7 @@ def details(layout: Layout, state: State) -> Sequence[str]:
 
 
 def facts(layout: Layout, ports: KeycloakPorts) -> dict[str, str]:
-    """Return what a person or a program needs to sign in there, and no secret: files with them."""
+    """Return the facts for a sign-in there, without secrets: the files that hold them."""
     folder = layout.keycloak
     return {
         "issuer": issuer(ports.http),

@@ -130,7 +130,7 @@ def _by_maven(maven: str, archive: Path, environ: Mapping[str, str]) -> bool:
 
 
 def _unpack(archive: Path, into: Path) -> None:
-    """Put what is in the one folder of the archive into `into`, and remove the archive."""
+    """Move the content of the archive's one folder into `into`, and remove the archive."""
     with zipfile.ZipFile(archive) as content:
         top = f"keycloak-{VERSION}/"
         if any(not name.startswith(top) or ".." in name for name in content.namelist()):

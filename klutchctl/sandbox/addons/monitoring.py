@@ -44,7 +44,7 @@ class MonitoringKit:
 
 
 def find(request: Request) -> MonitoringKit:
-    """Return what PROMETHEUS names, else the `prometheus` of PATH. Raises HostError."""
+    """Return the program that PROMETHEUS names, else the `prometheus` of PATH. Raises HostError."""
     environ = request.settings.environ
     wanted = environ.get(_VARIABLE, "") or NAME
     found = shutil.which(wanted, path=environ.get("PATH", ""))
@@ -86,7 +86,7 @@ def flag(ports: MonitoringPorts, program: str) -> str:
 
 
 def contents(layout: Layout, ports: MonitoringPorts, kit: MonitoringKit) -> dict[Path, bytes]:
-    """Return what Prometheus reads, by files whose names change with what is in them."""
+    """Return the files of Prometheus; their names change with their content."""
     rules = json.dumps({"groups": kit.groups}, indent=1).encode()
     scraped = [_job(name, port) for name, port in ports.programs.items()]
     settings = {
@@ -130,7 +130,7 @@ def start(run: Run, kit: MonitoringKit) -> None:
 
 
 def ensure_files(layout: Layout, ports: MonitoringPorts, kit: MonitoringKit) -> None:
-    """Write what Prometheus reads, and the flags of programs."""
+    """Write the files of Prometheus, and the flags of programs."""
     wanted = contents(layout, ports, kit)
     folders = {path.parent for path in wanted}
     for folder in (layout.monitoring, data_folder(layout), *folders):
@@ -154,7 +154,7 @@ def details(_layout: Layout, state: State) -> Sequence[str]:
 
 
 def facts(layout: Layout, state: State) -> dict[str, Any]:
-    """Return what a program needs to look, and to be asked."""
+    """Return the facts by which a program looks, and is asked."""
     ports = state.monitoring
     assert ports is not None
     flags = {name: flag(ports, name) for name in ports.programs}

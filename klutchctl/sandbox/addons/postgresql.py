@@ -38,7 +38,7 @@ class PostgresqlPlace:
 
 
 def find(layout: Layout, environ: Mapping[str, str]) -> PostgresqlPlace:
-    """Return which PostgreSQL to run, and where its data is or will be. Raises HostError."""
+    """Return the PostgreSQL to run, and the folder of its data. Raises HostError."""
     owner = processes.unprivileged_owner()
     if os.geteuid() == 0 and owner is None:
         raise HostError(
@@ -146,7 +146,7 @@ def _ensure_home(place: PostgresqlPlace) -> None:
 
 
 def _facts(home: Path) -> os.stat_result | None:
-    """Return what is known of a folder; None where there is none, or a link."""
+    """Return the facts of a folder; None where there is none, or a link."""
     try:
         facts = home.lstat()
     except FileNotFoundError:

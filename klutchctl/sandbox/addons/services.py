@@ -191,7 +191,7 @@ def _program(layout: Layout, program: Program, kit: ServicesKit) -> tuple[Launch
 
 
 def start(run: Run, kit: ServicesKit) -> None:
-    """Start what is missing, apply the manifests, and return when everything works.
+    """Start the missing services, apply the manifests, and return when everything works.
 
     Raises HostError for a server that does not start and for manifests that do not stick.
     """

@@ -201,7 +201,7 @@ def _words(cluster: ClusterHealth) -> Iterator[str]:
 
 
 def _troubles(row: Row) -> Iterator[Trouble]:
-    """Yield what needs people; what holds for a whole cluster once."""
+    """Yield the troubles that need people; that of a whole cluster once."""
     if row.health.state in TROUBLED:
         yield Trouble(row.health)
         return

@@ -125,7 +125,7 @@ class Made:
     async def get(
         self, version: int, key: object, make: Callable[[], bytes], address: str = ""
     ) -> bytes:
-        """Return what `make` returns, run beside the event loop; or what it returned before.
+        """Return the result of `make`, run beside the event loop; or its earlier result.
 
         `address` is of who asks. Raises RequestRefused for one that waits for too many.
         """

@@ -267,7 +267,7 @@ def unit(
 
 
 def _nothing(waiting: Waiting, cluster: ClusterHealth) -> str:
-    """Return what it means that no line of the plan is about a unit."""
+    """Return the reason why no line of the plan is about a unit."""
     if not waiting.plan_id:
         return "No plan is at hand."
     if any(one.name in cluster.way for one in waiting.unseen):

@@ -42,7 +42,7 @@ class Query:
         return bool(self.state or self.binding or self.label or self.q or self.cluster)
 
     def selector(self) -> Selector | None:
-        """Return what `label` means; None for every cluster. Raises ConfigError."""
+        """Parse `label`; None for every cluster. Raises ConfigError."""
         return reference_index.parse_label_query(self.label) if self.label else None
 
     def link(self, path: str, **changes: Any) -> str:
@@ -58,7 +58,7 @@ class Query:
 
 
 def parse(given: Mapping[str, str]) -> Query:
-    """Return what a query asks for; names that are unknown count for nothing.
+    """Parse a query; unknown names count for nothing.
 
     Raises ConfigError with a sentence.
     """

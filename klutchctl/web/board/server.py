@@ -242,7 +242,7 @@ class Explaining:
         self._lock = threading.Lock()
 
     def __call__(self, key: UnitKey) -> Provenance | None:
-        """Return what the files say of a unit; None where they do not name it."""
+        """Return the provenance of a unit in the files; None where they do not name it."""
         loaded = self._read(self._newest())
         return why.provenance(loaded, Target(key.cluster, key.name)) if loaded else None
 

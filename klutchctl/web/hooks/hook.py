@@ -30,7 +30,7 @@ class Hook:
 
 
 def secret_reader(hook: Hook) -> Callable[[], Secret | None]:
-    """Return what gives the secret as the file holds it now.
+    """Return a function that reads the secret from its file anew.
 
     There is none while the file cannot be used: an old secret may have been taken away because
     others know it. What is wrong is logged once. Polls go on meanwhile.

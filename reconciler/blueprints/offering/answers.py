@@ -49,7 +49,7 @@ def outcome(
     *,
     secrets: Sequence[Secret] = (),
 ) -> outcomes.Outcome:
-    """Return what an answer means. `headers` have lower-case names; `secrets` are never repeated.
+    """Return the outcome of an answer. `headers` have lower-case names; `secrets` never recur.
 
     Broker's words become a `problem`: one line of 512 characters at most.
     """

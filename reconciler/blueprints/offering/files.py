@@ -191,7 +191,7 @@ class _Merge:
 
 
 def _merged(broker: BrokerSpec, catalogue: Catalogue, before: Before, *, allowed: bool) -> _Merge:
-    """Return what files are made from. Raises CatalogueFault where choices cannot be met."""
+    """Return the sources of the files. Raises CatalogueFault where choices cannot be met."""
     merge = _Merge(catalogue, before, allowed)
     choices = broker.offerings or tuple(
         OfferingChoice(one.name) for one in sorted(catalogue.offerings, key=lambda one: one.name)
@@ -212,7 +212,7 @@ def _merged(broker: BrokerSpec, catalogue: Catalogue, before: Before, *, allowed
 
 
 def _chosen(merge: _Merge, choice: OfferingChoice) -> Known | None:
-    """Return what one choice leaves of the catalogue; None where there is no such offering."""
+    """Return the part of the catalogue that a choice leaves; None without such an offering."""
     known = merge.before.by_name(choice.name)
     current = next((one for one in merge.catalogue.offerings if one.name == choice.name), None)
     if current is None and known is not None:
@@ -257,7 +257,7 @@ def _plans(
 
 
 def _narrowings(before: Known, after: Known) -> Iterator[str]:
-    """Return what objects of the kinds could do before, and cannot any more."""
+    """Return the abilities that objects of the kinds lose."""
     of = f"offering {after.offering.name}"
     if before.stem != after.stem:
         yield f"{of}: its kinds are called {after.stem}..., and no longer {before.stem}..."

@@ -28,7 +28,7 @@ Version: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class OriginatingIdentity:
-    """On whose behalf a call is made."""
+    """The person on whose behalf a call is made."""
 
     value: Mapping[str, JSON]
 
@@ -132,7 +132,7 @@ class Unbind(_OfBinding):
 
 @dataclass(frozen=True, slots=True)
 class ReadCatalogue:
-    """Reads what the broker offers."""
+    """Reads the broker's catalogue."""
 
 
 Call: TypeAlias = (

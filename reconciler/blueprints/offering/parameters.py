@@ -182,7 +182,7 @@ def _is_safe(value: JSON, *, whole: bool = False) -> bool:
 
 
 def _at(root: Schema, reference: str) -> JSON:
-    """Return what a reference into the same document leads to; None elsewhere."""
+    """Return the target of a reference into the same document; None for others."""
     path = unquote(reference).removeprefix("#")
     if path == unquote(reference) or not path:
         return None
@@ -194,7 +194,7 @@ def _at(root: Schema, reference: str) -> JSON:
 
 
 def stricter(new: Any, old: Any, path: str) -> Iterator[str]:
-    """Return what one form refuses that another one took, in sentences with its place.
+    """Return the values that only the older form takes, in sentences with their places.
 
     What an open object let pass without naming it may be named now.
     """
@@ -274,7 +274,7 @@ def of_instances(plans: Sequence[Plan]) -> Parameters:
 
 
 def of_bindings(plans: Sequence[Plan]) -> Parameters:
-    """Return what bindings take, which do not say in which plan their instance is."""
+    """Return the parameters of bindings, which do not name the plan of their instance."""
 
     def form(schemas: Schemas) -> Form:
         return form_of(schemas.bind)
@@ -312,7 +312,7 @@ def _named(group: Sequence[Plan], parts: dict[str, JSON]) -> str:
 
 
 def _form(schemas: Schemas) -> Form:
-    """Return what a plan takes when an instance is made or changed."""
+    """Return the parameters that a plan takes when an instance is made or changed."""
     create = form_of(schemas.create)
     if schemas.update == schemas.create or not validation.limits_updates(schemas.update):
         return create

@@ -177,7 +177,7 @@ _BOUNDED: Final = {draft: _bounded(draft) for draft in _DRAFTS}
 
 
 def _of_schemas(draft: type[Validator]) -> Validator:
-    """Return what checks schemas themselves; `$schema` within one would lead to another class."""
+    """Return a validator of schemas; `$schema` within one would lead to another class."""
     plain = {key: value for key, value in dict(draft.META_SCHEMA).items() if key != "$schema"}
     return _counting(draft, {"uniqueItems": _unique})(plain, registry=Registry())
 
@@ -315,7 +315,7 @@ def _alone(schema: Any) -> None:
 
 
 def _left_out(schema: Any, place: str) -> Iterator[str]:
-    """Return what is not checked though it is valid."""
+    """Yield the parts of a schema that are valid, and are not checked."""
     parts = schema.items() if isinstance(schema, dict) else enumerate(schema)
     for key, value in parts:
         at = f"{place}/{key}"

@@ -56,7 +56,7 @@ def request(plugin: ExecPlugin, connection: Connection, *, interactive: bool) ->
 
 
 def answer(output: bytes, plugin: ExecPlugin) -> Issued:
-    """Read what a plug-in printed. Raises ConfigError, which never quotes it."""
+    """Parse the output of a plug-in. Raises ConfigError, which never quotes it."""
     credential = _object(output)
     status = credential.get("status")
     problem = ""
@@ -259,7 +259,7 @@ class _Process(asyncio.SubprocessProtocol):
         return None if self._transport is None else self._transport.get_returncode()
 
     def output(self) -> bytes:
-        """Return what a finished process printed. Raises ConfigError where it failed."""
+        """Return the output of a finished process. Raises ConfigError where it failed."""
         status, hint = self._status(), ""
         if len(self._stdout) > _OUTPUT_LIMIT:
             message = f"printed more than {_OUTPUT_LIMIT} bytes and was stopped"

@@ -98,7 +98,7 @@ def verdict_of(state: FleetState) -> Verdict:
 
 
 def _of_round(state: FleetState) -> Verdict | None:
-    """Return what the last round left undone, the gravest of it."""
+    """Return the gravest leftover of the last round."""
     waiting = state.waiting
     failed = {line.subject for line, end in waiting.lines if end and end.status in AGAIN}
     last = state.history[0] if state.history else None
@@ -120,7 +120,7 @@ def _of_round(state: FleetState) -> Verdict | None:
 
 
 def guards_of(waiting: Waiting) -> Sequence[Tripped]:
-    """Return what holds lines back: guards that tripped, and lines that no apply may do."""
+    """Return the guards of lines: those that tripped, and lines that no apply may do."""
     explained = {name for one in waiting.held for name in one.clusters}
     blocked = [
         Tripped("blocked", f"{line.cluster}, {line.subject}: {line.reason}", (line.cluster,))

@@ -182,7 +182,7 @@ def _clusters(state: FleetState, found: Sequence[Trouble]) -> dict[str, JSON]:
 
 
 def _plan(waiting: Waiting) -> dict[str, JSON]:
-    """Return what is left of the plan. Where that is nothing, its id is of no use to anybody."""
+    """Return the waiting part of the plan, without its id where there is none."""
     if not waiting.lines:
         return {}
     changes = Counter(line.action.value for line, _ in waiting.lines)

@@ -63,7 +63,7 @@ class FleetStatusWriter:
         self._notes: deque[Note] = deque(maxlen=_NOTES)
 
     async def load(self) -> None:
-        """Read what is there; nothing where the object is absent. Raises ClusterErrors.
+        """Read the stored state; nothing where the object is absent. Raises ClusterErrors.
 
         After an error it is unknown, not empty.
         """
@@ -92,7 +92,7 @@ class FleetStatusWriter:
         return self._accepted or ""
 
     async def run(self, states: States) -> None:
-        """Show what `states` say, until cancelled or nothing may be written any more."""
+        """Write the status of each state, until cancelled or nothing may be written any more."""
         stop_listening = states.listen(self._listen)
         try:
             while True:
@@ -174,7 +174,7 @@ class FleetStatusWriter:
             raise
 
     def _take(self, live: Manifest | None) -> None:
-        """Note what is there. That the object is gone ends no suspension: nobody said so."""
+        """Note the stored object. An absent one ends no suspension: nobody asked for that."""
         self._live = live
         if self._accepted is None:
             self._accepted = accepted_commit(live)
@@ -231,7 +231,7 @@ _NO_FAILURE: Final = frozenset({"done", "nothing", "held", "locked"})
 
 
 def notes_of(before: FleetState, after: FleetState) -> tuple[Note, ...]:
-    """Return what happened from one state to the next, in order. No note holds a Secret."""
+    """Return the Events from one state to the next, in order. No note holds a Secret."""
     found = (*_source(before, after), *_rounds(before, after), *_guards(before, after))
     return (*found, *_storms(before, after))
 

@@ -89,7 +89,7 @@ class Message:
 
 
 def messages(before: FleetState, after: FleetState) -> tuple[Message, ...]:
-    """Return what changed from one state to the next, once for each commit."""
+    """Return the messages from one state to the next, once for each commit."""
     old, new = standings(before), standings(after)
     found = {
         commit: standing
@@ -144,7 +144,7 @@ def _of_commit(state: FleetState) -> Standing:
 
 
 def _failure(waiting: Waiting) -> Standing | None:
-    """Return what people have to look at: what is worth another try is just not in place yet."""
+    """Return the failure that people have to look at: others are tried again."""
     if failed := list(_failed(waiting)):
         return Standing(Reason.FAILED, f"{len(failed)} lines failed. {failed[0]}")
     if waiting.held:

@@ -119,7 +119,7 @@ def _status(target: CommitStatus, message: Message) -> dict[str, str]:
 
 
 def _sentence(message: Message) -> str:
-    """Return what people read in a chat: as code, no name is a link or calls anybody."""
+    """Return the text for a chat: as code, no name is a link or calls anybody."""
     commit = f"commit {message.commit[:_SHORT]}" if message.commit else ""
     detail = message.detail and "`" + message.detail.replace("`", "'") + "`"
     text = ": ".join(filter(None, (message.fleet, commit, message.title, detail)))
@@ -198,7 +198,7 @@ class _Outbox:
             self._count("dropped")
 
     async def run(self) -> None:
-        """Send what is put in, one after the other."""
+        """Send the queued messages, one after the other."""
         while True:
             await self._filled.wait()
             while self._waiting:

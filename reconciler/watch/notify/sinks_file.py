@@ -180,7 +180,7 @@ def _secret_file(target: Target) -> str:
 def _faults(
     receiver: Receiver, sink: Sink | None, before: Collection[str]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Return what is wrong between parts that are each right: where, and the sentence."""
+    """Return the faults between parts that are each right: their places, and the sentences."""
     if receiver.name in before:
         yield ("name",), f"sink {receiver.name} is there twice"
     if sink is None:
