@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -25,7 +25,7 @@ from reconciler.core.errors import AlreadyExists, ClusterError, Retry
 from reconciler.core.manifest import Manifest, name_of, namespace_of, uid_of
 from reconciler.core.refs import EVENT, Ref
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.turns import TokenBucket
+from reconciler.kube.turns import NOBODY, Party, TokenBucket
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,9 @@ class EventRecorder:
         self._source, self.docs, self._manager = source, source.docs, manager
         self._clock, self._metrics = clock, metrics
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
-        self._queue: WorkQueue[_Key | None] = WorkQueue(clock)
+        self._queue: WorkQueue[_Key | None] = WorkQueue(
+            clock, party=lambda key: NOBODY if key is None else Party(key[0].namespace)
+        )
         self._bucket = TokenBucket(qps=_QPS, burst=_BURST, now=clock.monotonic, sleep=clock.sleep)
         self._stop = asyncio.Event()
 
@@ -155,8 +157,10 @@ class EventRecorder:
             self._queue.enqueue_after(key, series.written_at + self._pause - now)
         self._series.move_to_end(key)
         if len(self._series) > _REMEMBERED:
-            _, forgotten = self._series.popitem(last=False)
-            if not forgotten.written:
+            # Of the namespace with most, so that no other one pays for its flood (law 4).
+            ((most, _),) = Counter(one.namespace for one, *_ in self._series).most_common(1)
+            oldest = next(key for key in self._series if key[0].namespace == most)
+            if not self._series.pop(oldest).written:
                 self._metrics.event("dropped")
 
     def stop(self) -> None:
@@ -181,9 +185,10 @@ class EventRecorder:
 
     async def _write_all(self) -> None:
         with contextlib.suppress(Stopped):
-            while (key := await self._queue.take()) is not None:
-                series = self._series.get(key)
-                if series is not None and series.count > series.written:
+            while len(self._queue) or not self._stop.is_set():
+                key = await self._queue.take()  # None at the stop
+                series = None if key is None else self._series.get(key)
+                if key and series is not None and series.count > series.written:
                     await self._bucket.take()
                     await self._write(key, series)
                 self._queue.done(key)

@@ -93,10 +93,6 @@ def not_typed(kind: Kind, name: str, field: str) -> Refused:
     return Refused(500, "None", f"{message}: {field}: field not declared in schema")
 
 
-def other_uid_stated(kind: Kind, name: str, wanted: object) -> Refused:
-    return invalid(kind, name, [("metadata.uid", f"Invalid value: {wanted}: field is immutable")])
-
-
 def bad_request(message: str) -> Refused:
     return Refused(400, "BadRequest", message)
 

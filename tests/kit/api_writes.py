@@ -286,7 +286,8 @@ class Write:
         if self.subresource == "status" and self.served.schema is not None:
             return  # nothing but the status of the body counts
         if uid not in (None, "", live["metadata"]["uid"]):
-            raise answers.other_uid_stated(self.served.kind, self.key.name, uid)
+            problem = f"Invalid value: {uid}: field is immutable"
+            raise answers.invalid(self.served.kind, self.key.name, [("metadata.uid", problem)])
 
     def _fields(self, operation: str) -> Fields:
         who = Manager(self.manager, operation, self.served.kind.api_version, self.subresource)

@@ -1,6 +1,7 @@
 """Kubernetes Events in a real API server: told once, counted when told again, never in a flood."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -193,6 +194,17 @@ async def test_a_flood_is_written_slowly(control_plane, namespace):
     assert NOTE.reason in {get_text(one, "reason") for one in await scene.events(201)}
     scene.task.cancel()
     await asyncio.gather(scene.task, return_exceptions=True)
+
+
+async def test_a_flood_of_one_namespace_keeps_no_event_of_another_away(scene):
+    """Law 4: two a second are for all, and so is what is remembered."""
+    flood = replace(scene.about, namespace="default")
+    for number in range(2_000):
+        scene.recorder.record(flood, scene.live, Note("Counted", f"number {number}"))
+        if number == 500:
+            scene.record()
+    (event,) = await scene.events(1)
+    assert get_text(event, "reason") == NOTE.reason
 
 
 async def test_memory_is_bounded(scene):

@@ -98,10 +98,8 @@ async def test_a_cluster_without_the_kind_has_no_bindings(by_hand):
 
     class Bare(Counted):
         async def list(self, kind, **more):
-            return await self._cluster.list(kind_nowhere(kind), **more)
-
-    def kind_nowhere(kind: Kind) -> Kind:
-        return Kind(f"nowhere.{kind.group}", kind.version, kind.kind, kind.plural)
+            nowhere = Kind(f"nowhere.{kind.group}", kind.version, kind.kind, kind.plural)
+            return await self._cluster.list(nowhere, **more)
 
     (found,) = (await asking(by_hand, unit, app=Bare(by_hand.app.live.cluster))).values()
     assert found.reason == "BindingMissing"

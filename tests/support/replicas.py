@@ -122,7 +122,8 @@ class Replicas:
                 stdout=out,
                 stderr=err,
             )
-        made = Replica(process, self._user(name), log, printed, self.plane)
+        user = f"system:serviceaccount:{self.namespace}:{name}"
+        made = Replica(process, user, log, printed, self.plane)
         self.started.append(made)
         return made
 
@@ -148,9 +149,6 @@ class Replicas:
         name = names.BACKEND_LEASE if of_backend else names.KONNECTOR_LEASE
         ref = Ref(self.plane.name, refs.LEASE, self.namespace, name)
         return get_text(await self.plane.cluster.get(ref), "spec", "holderIdentity")
-
-    def _user(self, name: str) -> str:
-        return f"system:serviceaccount:{self.namespace}:{name}"
 
     async def _kubeconfig(self, name: str) -> Path:
         """Make an account that may do everything, and return the file that leads there as it."""

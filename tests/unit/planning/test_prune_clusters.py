@@ -23,10 +23,8 @@ class Renamed(World):
 
     def live(self, fleet):
         live = super().live(fleet)
-        return Live(live.control_planes, live.clusters, {"shop": self._old()})
-
-    def _old(self):
-        return self._seen("shop", "uid-shop", self.clusters["store"])
+        old = self._seen("shop", "uid-shop", self.clusters["store"])
+        return Live(live.control_planes, live.clusters, {"shop": old})
 
 
 STORE = fleet(scenes.plane(), scenes.cluster("store"), scenes.binding(clusters="store"))
