@@ -23,13 +23,15 @@ def recorded(printed: str) -> list[list[str]]:
     """Return the scenes from what the demo printed, in its words; "..." is what does not fit."""
     parts = [part.strip("\n").splitlines() for part in re.split(r"\n(?=== )", printed)]
     found = {part[0].removeprefix("== "): part for part in parts if part}
-    scenes = [[_narrow(line) for line in found[one] if _shown(line)] for one in SCENES]
-    most = _LONGEST
-    return [one if len(one) <= most else [*one[: most - 5], "  ...", *one[-4:]] for one in scenes]
+    return [_shortened([_narrow(line) for line in found[one] if _shown(line)]) for one in SCENES]
 
 
 def _shown(line: str) -> bool:
     return bool(line) and not line.startswith("   done in ")  # how long it took there
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= _LONGEST else [*lines[: _LONGEST - 5], "  ...", *lines[-4:]]
 
 
 def _narrow(line: str) -> str:

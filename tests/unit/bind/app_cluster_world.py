@@ -130,9 +130,6 @@ class World:
     def remove(self, kind: Kind, name: str, namespace: str = SPACE) -> None:
         del self.objects[kind, namespace if kind.namespaced else "", name]
 
-    def remove_if_there(self, kind: Kind, name: str) -> None:
-        self.objects.pop((kind, SPACE, name), None)
-
     def seen(self) -> Seen:
         live = self.app_cluster_binding
         ref = live["spec"]["kubeconfigSecretRef"]

@@ -14,7 +14,7 @@ from reconciler.core.manifest import get, get_map, get_maps, get_text
 from reconciler.core.refs import DEPLOYMENT, LIMIT_RANGE, NETWORK_POLICY, SECRET
 from reconciler.kube.networks import of_environment, of_flags
 from tests.support import kubeconfigs
-from tests.unit.bind.app_cluster_world import IMAGE, IMAGES, NOW, World, b64
+from tests.unit.bind.app_cluster_world import IMAGE, IMAGES, NOW, SPACE, World, b64
 
 RECORDED = Path(__file__).parents[1].joinpath("blueprints/data/space_konnector.yaml").read_text()
 ORIGINAL, OVERRIDDEN = yaml.safe_load_all(RECORDED)
@@ -234,7 +234,7 @@ def test_not_deployed_any_more():
 def test_a_control_plane_without_deployments(deploy, want):
     world = World(spec={"konnector": {"deploy": deploy}})
     world.serve()
-    world.remove_if_there(DEPLOYMENT, NAME)
+    world.objects.pop((DEPLOYMENT, SPACE, NAME), None)
     seen = replace(world.seen(), deployments_served=False)
     decision = decide(seen, terms=world.terms, now=NOW)
     said = next(one for one in decision.conditions if one.type == "KonnectorDeployed")
