@@ -107,17 +107,13 @@ def _follow(output: Iterable[str], update: Callable[[str], None]) -> Sequence[st
         if line.startswith("go: downloading "):
             modules += 1
             update(f"{modules} modules downloaded")
-        elif _is_package(line):
+        # -v prints import paths, and nothing else in these lines.
+        elif line and not line.startswith("/") and " " not in line and not line.endswith(":"):
             packages += 1
             update(f"{packages} packages compiled")
         elif line:
             kept.append(line)
     return list(kept)
-
-
-def _is_package(line: str) -> bool:
-    """Return whether `line` is one of those that -v prints: an import path and nothing else."""
-    return bool(line) and not line.startswith("/") and " " not in line and not line.endswith(":")
 
 
 @contextmanager

@@ -6,12 +6,16 @@ Of an object: its keys, and a digest per value. Does not know where anything is 
 import base64
 import binascii
 import hashlib
+import json
+from collections.abc import Iterable
 from typing import Final
+from urllib.parse import quote
 
 from reconciler.core import manifest as m
-from reconciler.core.manifest import JSON, KNOWN_AFTER_APPLY, Manifest
+from reconciler.core.manifest import KNOWN_AFTER_APPLY, Manifest
 
 HIDDEN: Final = "<redacted>"
+_SHORTEST: Final = 4  # characters; less would hide words
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -52,12 +56,29 @@ class Secret:
 def scrub(text: str, secrets: tuple[str, ...]) -> str:
     """Return `text` with every occurrence of each secret (of 4 characters or more) hidden.
 
-    The longest goes first, so that a secret inside another leaves no rest behind.
+    Also as others repeat it: on one line, in base64, in a URL, in JSON. The longest goes first, so
+    that a secret inside another leaves no rest behind.
     """
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= 4:
-            text = text.replace(secret, HIDDEN)
+    for form in sorted(_forms(secrets), key=len, reverse=True):
+        text = text.replace(form, HIDDEN)
     return text
+
+
+def _forms(secrets: Iterable[str]) -> set[str]:
+    """Return the texts by which secrets can be recognised."""
+    found = {
+        form
+        for secret in secrets
+        if len(secret) >= _SHORTEST
+        for form in (
+            secret,
+            " ".join(secret.split()),
+            quote(secret, safe="", errors="replace"),
+            base64.b64encode(secret.encode(errors="replace")).decode(),
+            *(json.dumps(secret, ensure_ascii=ascii)[1:-1] for ascii in (True, False)),
+        )
+    }
+    return {form for form in found if len(form) >= _SHORTEST}
 
 
 def redact(manifest: Manifest, *, uid: str = "") -> Manifest:
@@ -87,11 +108,19 @@ def redact(manifest: Manifest, *, uid: str = "") -> Manifest:
             }
     if not annotations:
         return shown
-    needles = _needles([data for _, _, data in values])
+    needles = _forms(
+        text
+        for _, _, data in values
+        if len(data) >= _SHORTEST
+        for text in (data.decode(errors="ignore"), base64.b64encode(data).decode())
+    )
     return m.put(
         shown,
         {
-            key: value_digest(salt, m.canonical(value)) if _repeats(key, value, needles) else value
+            key: value_digest(salt, m.canonical(value))
+            if key == LAST_APPLIED
+            or (isinstance(value, str) and any(needle in value for needle in needles))
+            else value
             for key, value in annotations.items()
         },
         "metadata",
@@ -123,16 +152,3 @@ def _decoded(text: bytes) -> bytes:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
         return text
-
-
-def _needles(values: list[bytes]) -> list[str]:
-    """Return the texts by which a value can be recognised: plain, and as base64."""
-    texts = [base64.b64encode(value).decode() for value in values if len(value) >= 4]
-    texts += [value.decode(errors="ignore") for value in values if len(value) >= 4]
-    return [text for text in texts if len(text) >= 4]
-
-
-def _repeats(key: str, value: JSON, needles: list[str]) -> bool:
-    if key == LAST_APPLIED:
-        return True
-    return isinstance(value, str) and any(needle in value for needle in needles)

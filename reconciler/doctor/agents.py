@@ -60,9 +60,14 @@ async def findings(
 
     stops = await agents.stops(fleet, places, visits, looked, again=again, now=now)
     absent = [one for one in reached.served if looked.backends.get(one, _UNREAD) is None]
+    trouble = stops.backends
     found = [
         *_of_konnectors(places, looked, stops, reached.beats, task),
-        *_of_backends(looked, stops, task),
+        *(
+            ((Side.CONTROL_PLANE, name), diagnosis.backend(look.namespace, trouble.get(name), task))
+            for name, look in looked.backends.items()
+            if isinstance(look, LeaseLook)
+        ),
     ]
     unused, missing = await _unused(fleet, absent, visits), diagnosis.no_backend()
     return {**dict(found), **{(Side.CONTROL_PLANE, name): missing for name in unused}}
@@ -86,15 +91,6 @@ def _of_konnectors(
         plane = places[name].control_plane if places[name].space else ""
         judged = task if name in beats else Task.PLAN
         yield (Side.APP_CLUSTER, name), diagnosis.konnector(look.namespace, plane, trouble, judged)
-
-
-def _of_backends(
-    looked: Looked, stops: Stops, task: Task
-) -> Iterator[tuple[tuple[Side, str], Finding]]:
-    for name, look in looked.backends.items():
-        if isinstance(look, LeaseLook):
-            finding = diagnosis.backend(look.namespace, stops.backends.get(name), task)
-            yield (Side.CONTROL_PLANE, name), finding
 
 
 async def _unused(fleet: Fleet, planes: Collection[str], visits: Visits) -> Collection[str]:

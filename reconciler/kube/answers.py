@@ -238,10 +238,9 @@ def _readable(request: Request, message: str) -> str:
 
 
 def _payload(body: bytes) -> Iterator[str]:
-    """Yield every value that a Secret's body carries, as sent, encoded and decoded."""
+    """Yield every value that a Secret's body carries, as sent and decoded."""
     for value in _strings(orjson.loads(body)):
         yield value
-        yield base64.b64encode(value.encode()).decode()
         try:
             yield base64.b64decode(value, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):

@@ -4,7 +4,6 @@ Names, labels, annotations, conditions with their order, reasons and severities 
 from the original, but for what protocol-bind.md F mends.
 """
 
-from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import timedelta
 from itertools import groupby
@@ -38,6 +37,7 @@ from tests.support.bound_scenes import (
 from tests.support.clusters import LiveCluster
 from tests.support.faults import Faults, Meanwhile, on
 from tests.support.forward_clock import ForwardClock
+from tests.support.konnector_scenes import equals
 from tests.support.offers import CREDENTIALS, Offer, define_again, offered, publish_template
 
 GRACE = Settings().export_grace
@@ -262,14 +262,10 @@ async def test_a_heart_that_stops_is_reported_on_time(scene: Scene) -> None:
         clock.put_forward(api.INTERVAL)
         await remove(scene.plane, api.API_SERVICE_EXPORT, scene.space, scene.offer.name)
         # So the backend has looked at the space since.
-        await until(lambda: is_false(carries_databases()))
+        await until(lambda: equals(carries_databases(), False))
         assert await healthy()
         clock.put_forward(api.INTERVAL)
         await until(lambda: healthy("False", "HeartbeatTimeout"))
-
-
-async def is_false(reading: Awaitable[bool]) -> bool:
-    return not await reading
 
 
 # App namespaces

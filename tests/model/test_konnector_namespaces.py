@@ -16,6 +16,7 @@ from tests.support.bound_scenes import (
     Managed,
     Scene,
     conditions,
+    gone,
     remove,
     says,
     secret,
@@ -146,16 +147,12 @@ async def test_what_goes_with_its_namespace_is_not_brought_again(scene: Scene) -
         await until(lambda: scene.in_app(SECRET, "creds", scene.app_namespace))
         await scene.patch_copy({"metadata": {"finalizers": [HOLD]}})
         await leave(scene)
-        await until(lambda: credentials_gone(scene))
+        await until(lambda: gone(scene.in_app(SECRET, "creds", scene.app_namespace)))
         await until(lambda: equals(degraded(scene), ""))
         assert await scene.on_plane(SECRET, "creds", scene.service_namespace)
         await scene.patch_copy({"metadata": {"finalizers": None}})
         await until(lambda: app_namespace_gone(scene))
         await until(lambda: equals(degraded(scene), ""))
-
-
-async def credentials_gone(scene: Scene) -> bool:
-    return await scene.in_app(SECRET, "creds", scene.app_namespace) is None
 
 
 async def released(scene: Scene) -> tuple[Side, Side]:

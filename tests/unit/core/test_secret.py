@@ -77,6 +77,14 @@ SCRUBS = {
     "short ones would hide words": ("a cat", ("cat",), "a cat"),
     "an empty one hides nothing": ("text", ("",), "text"),
     "none": ("text", (), "text"),
+    "in base64": ("got cEBzcy93MHJk", ("p@ss/w0rd",), f"got {HIDDEN}"),
+    "in a URL": ("got p%40ss%2Fw0rd", ("p@ss/w0rd",), f"got {HIDDEN}"),
+    "in JSON": (
+        r'got {"a":"p\"ss\u00e9"} and p\"ssé',
+        ('p"ssé',),
+        f'got {{"a":"{HIDDEN}"}} and {HIDDEN}',
+    ),
+    "on one line": ("got BEGIN KEY abc", ("BEGIN KEY\nabc\n",), f"got {HIDDEN}"),
 }
 
 
