@@ -71,7 +71,7 @@ async def run(
             subject = ref_of("", kind, live).object
             print(f"{'let go' if asked.force else 'would let go'}: {subject}", file=out)
         if not count:
-            print("nothing is held by a konnector", file=out)
+            print("no object waits for a konnector", file=out)
         elif not asked.force:
             print(f"{count} objects; nothing was changed: add --force to do it", file=out)
 

@@ -149,8 +149,8 @@ def _space(seen: Seen, space: Space, terms: Terms) -> Decision:
 def _unproven(seen: Seen) -> str:
     labels = " ".join(f"{key}={value}" for key, value in sorted(seen.labels.items()))
     return (
-        f"Namespace {seen.space_name} is older than its ClusterBinding, so it may hold what is not"
-        f" of this app cluster, and is not deleted. If all of it may go: `kubectl label namespace"
+        f"Namespace {seen.space_name} is older than its ClusterBinding, so it may contain objects"
+        f" of others, and is not deleted. If all of it may go: `kubectl label namespace"
         f" {seen.space_name} {labels}`; if it is to stay, take off annotation"
         f" {keys.DELETION_POLICY}."
     )
@@ -166,7 +166,7 @@ def _released(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision
         steps.append(terms.change(NAMESPACE, namespace, metadata={"annotations": notes}))
     message = (
         f"Namespace {seen.space_name} and the data of {len(space.service_namespaces)} service"
-        f" namespaces stay. Those that hold data outlive it: find them by annotation"
+        f" namespaces stay. Those with data outlive it: find them by annotation"
         f" {keys.API_SERVICE_NAMESPACE}, and delete them before `kubectl delete namespace"
         f" {seen.space_name}`. An AppClusterBinding with annotation {keys.DELETION_POLICY}={DELETE}"
         " takes all of them along."

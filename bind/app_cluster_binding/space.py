@@ -277,7 +277,7 @@ def _by_content(seen: Seen, space: Space) -> Verdict:
     if foreign is None:
         return Verdict(Ownership.FREE)
     kind, one = foreign
-    return _taken(seen, f"holds {kind} {name_of(one)}, which is of no AppClusterBinding")
+    return _taken(seen, f"contains {kind} {name_of(one)}, which is of no AppClusterBinding")
 
 
 def _other_use(space: Space) -> str:
@@ -336,7 +336,7 @@ def _of_earlier(seen: Seen, space: Space) -> Verdict | None:
     return Verdict(
         Ownership.TAKEN,
         f"Namespace {seen.space_name} is of an earlier AppClusterBinding {'/'.join(seen.place)}, "
-        f"and holds its data. To give it to this one: {line}; else name this AppClusterBinding "
+        f"and has its data. To give it to this one: {line}; else name this AppClusterBinding "
         "otherwise.",
     )
 

@@ -80,7 +80,7 @@ def _remarks(offer: Offer) -> Iterator[str]:
     unsayable = sorted({consent.claim_key(one) for one in offer.claims if not _is_sayable(one)})
     if unsayable:
         listed = ", ".join(unsayable)
-        why = "the provider's claim does not say whose objects, or selects them by fields"
+        why = "the provider's claim names no owner, or selects objects by fields"
         yield f"Files cannot accept {listed}: {why}."
 
 

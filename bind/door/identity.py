@@ -51,18 +51,18 @@ def identity_of(
     """
     subject = claims.subject  # of another issuer, `space_identity` writes URL and subject
     if first and subject.startswith(("https://", "http://")) and "|" in subject:
-        raise Refused("invalid_token", "the subject of the token holds a bar", reason="sub")
+        raise Refused("invalid_token", "the subject of the token contains a bar", reason="sub")
     user = claims.raw.get(naming.user_claim)
     if not isinstance(user, str) or not 0 < len(user) <= _LONGEST:
         sentence = (
-            f"the token holds no text {naming.user_claim} of at most {_LONGEST} characters that its"
+            f"the token has no text {naming.user_claim} of at most {_LONGEST} characters that its"
             " provider vouches for"
         )
         raise Refused("invalid_token", sentence, reason="user")
     groups = _texts(claims.raw.get(naming.groups_claim))
-    # JSON can contain lone surrogates, which UTF-8 cannot encode.
+    # JSON can hold lone surrogates, which UTF-8 cannot encode.
     if any("\ud800" <= one <= "\udfff" for text in (subject, user, *groups) for one in text):
-        raise Refused("invalid_token", "the token holds a text that is no Unicode", reason="claims")
+        raise Refused("invalid_token", "the token has a text that is no Unicode", reason="claims")
     return Identity(
         claims.issuer,
         claims.subject,

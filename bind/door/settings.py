@@ -231,7 +231,7 @@ def _client_secret(given: argparse.Namespace) -> Secret:
     file, text = given.oidc_client_secret_file, given.oidc_issuer_client_secret
     if bool(file) == bool(text):
         raise ConfigError(
-            "name the file that holds the client's secret", where="--oidc-client-secret-file"
+            "name the file with the client's secret", where="--oidc-client-secret-file"
         )
     if file:
         text = _read(file, "--oidc-client-secret-file").decode("utf-8", "replace").strip()
@@ -266,7 +266,7 @@ def _key(text: str, lengths: tuple[int, ...], where: str) -> bytes:
         raise ConfigError("is not base64", where=where) from None
     if len(key) not in lengths:
         expected = " or ".join(map(str, lengths))
-        raise ConfigError(f"holds {len(key)} bytes, not {expected}", where=where)
+        raise ConfigError(f"has {len(key)} bytes, not {expected}", where=where)
     return key
 
 

@@ -60,7 +60,7 @@ def obstacle(seen: Seen) -> tuple[Cause, str] | None:
         former = identity.recorded(left[0], keys.SPACE_UID)
         return conditions.NAMESPACE_OF_FORMER_SPACE, (
             f"Namespace {manifest.name_of(left[0])} is of an earlier space {seen.key.space}, and "
-            f"may hold its data, so app namespace {app} does not get it. To give all that that "
+            f"may have its data, so app namespace {app} does not get it. To give all that that "
             f"space had to this one: {identity.confirmation(NAMESPACE, seen.space, former)}; else "
             "delete the Namespace"
         )
@@ -230,7 +230,7 @@ def _doubt(live: Manifest, removal: Removal) -> tuple[str, str] | None:
         )
     if _is_restored(live):
         return "NamespaceMadeAnew", (
-            f"Namespace {name} is kept: it was made anew, as from a backup, which need not have "
+            f"Namespace {name} is kept: it was made again, as from a backup, which need not have "
             "brought its APIServiceNamespace. Delete the Namespace if nobody needs its data"
         )
     return None

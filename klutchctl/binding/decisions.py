@@ -190,7 +190,7 @@ def why_not_ready(binding: Manifest | None) -> str:
     ready = conditions.get(binding, conditions.READY)
     if ready is None or ready.reason == "Pending":
         return "no konnector has come to it"
-    return ": ".join(filter(None, (ready.reason, ready.message))) or "its konnector does not say"
+    return ": ".join(filter(None, (ready.reason, ready.message))) or "its konnector gives no reason"
 
 
 _YES: Final = frozenset({"y", "yes"})

@@ -287,7 +287,7 @@ async def _served(provider: Cluster, made: Manifest) -> None:
             manifest.get_text(one, "message")
             for one in manifest.get_maps(last, "status", "conditions")
         ]
-        why = "; ".join(filter(None, messages)) or "it says nothing"
+        why = "; ".join(filter(None, messages)) or "it gives no reason"
         raise NotInTime(f"the provider has not served the request {name} in time: {why}")
 
 

@@ -231,8 +231,7 @@ def require_asked(grant: Grant, asked: Sequence[GroupResource]) -> None:
     if asked and granted != set(asked):
         names = ", ".join(sorted(one.name for one in granted))
         raise NoConsent(
-            f"the provider answered for {names}, which is not what --resource says;"
-            " nothing was bound"
+            f"the provider answered for {names}, which --resource does not name; nothing was bound"
         )
 
 

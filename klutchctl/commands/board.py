@@ -63,7 +63,7 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
         address, behind_proxy=behind_proxy, option="--listen", permit="--behind-proxy"
     ):
         print(
-            f"Warning: whoever reaches {address[0] or 'this machine'} port {address[1]} past the "
+            f"Warning: who reaches {address[0] or 'this machine'} port {address[1]} past the "
             "proxy reads all of this without a login",
             file=sys.stderr,
         )

@@ -43,7 +43,7 @@ class Manifests(StrEnum):
 
 _DEVELOPERS: Final = (
     "# For each app cluster: who has ClusterRole view, edit or admin in a namespace may use the\n"
-    "# services of the fleet there. Print it anew when the fleet binds other services.\n"
+    "# services of the fleet there. Print it again when the fleet binds other services.\n"
 )
 
 
@@ -193,7 +193,7 @@ def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] |
     head = (
         f"# What ServiceAccount {account} may do on each {kind} of fleet {fleet.name}: all\n"
         f"# that `klutchctl {task}` does there, and nothing else. Made by `klutchctl doctor --for\n"
-        f"# {task} --print {side}-rights`; make it anew when the fleet binds other services.\n"
+        f"# {task} --print {side}-rights`; make it again when the fleet binds other services.\n"
     )
     if chosen is not None:
         head += f"# Only for {', '.join(sorted(chosen))}.\n"

@@ -69,7 +69,7 @@ def of_flux(text: str, place: Place, *, poll: float, verified: bool) -> Followed
     from reconciler.source import flux
 
     if not place.is_here or place.ref is not None:
-        raise typer.BadParameter("--flux-source says what the files are: leave --git and --ref out")
+        raise typer.BadParameter("--flux-source names the files: leave out --git and --ref")
     try:
         name = flux.flux_name(text, where="--flux-source")
     except ConfigError as error:

@@ -276,7 +276,7 @@ def _settle(layout: Layout, target: State, plan: Plan, new_ports: NewPorts) -> S
         if not plan.reassign_ports:
             port, holder = next(iter(taken.items()))
             raise HostError(
-                f"port {port} of this sandbox is held by {holder}",
+                f"port {port} of this sandbox is in use by {holder}",
                 hint="Stop that program, or let the sandbox take other ports with"
                 " --reassign-ports (its kubeconfig changes)",
             )

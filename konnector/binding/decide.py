@@ -298,7 +298,7 @@ def _schema_in_sync(seen: Seen, plan: Plan) -> Condition:
         message = f"{subject} is being deleted; it is made again when it is gone."
         return conditions.false(conditions.CRD_TERMINATING, message)
     if not plan.same_spec:
-        message = f"{subject} does not yet say what the APIServiceExport says."
+        message = f"{subject} does not yet match the APIServiceExport."
         return _replaced(seen, plan) or conditions.false(conditions.CRD_OUTDATED, message)
     if conflict := crd.name_conflict(seen.crd):
         message = f"The app cluster does not accept the names of {subject}: {conflict}"
@@ -319,7 +319,7 @@ def _replaced(seen: Seen, plan: Plan) -> Condition | None:
         f"The provider offers {name} in {new} in place of {old}, in which claims are stored here:"
         f" read in {new}, they would lose what it does not know. So they stay in {old}. Ask the"
         f" provider for {old}; or accept the loss, by `kubectl annotate -n {key}`, and apply all"
-        f" claims anew, written for {new}."
+        f" claims again, written for {new}."
     )
     return conditions.false(conditions.STORED_VERSION_REPLACED, message)
 

@@ -138,7 +138,7 @@ class Pair:
         given: Manifest = {keys.CONFIRM_SPACE: ",".join(self.lives)}
         space: Manifest = {"name": self.space, "uid": self.space_uid, "annotations": given}
         return (
-            f"It is of an earlier space {self.space}, and may hold its data. Give this claim"
+            f"It is of an earlier space {self.space}, and may have its data. Give this claim"
             " another name, or ask the provider to give the data of that space to this one:"
             f" {identity.confirmation(NAMESPACE, {'metadata': space}, former)}"
         )

@@ -53,7 +53,7 @@ class Deletions:
     async def _of_many(self, seen: Seen, claim: Manifest, few: int) -> str:
         """Return why a deletion is one of more at once than can be meant, or ""."""
         if rules.was_guarded(seen.copy, claim, few):
-            return self._mass("they were deleted at once with others, and held since then")
+            return self._mass("they were deleted at once with others, and kept since then")
         name = seen.place.namespace
         if self._namespaces.shown(name) is None and not self._single.too_many(claim, few):
             return ""

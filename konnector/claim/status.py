@@ -159,7 +159,7 @@ class Returns:
 def left_to_provider(key: str) -> Note:
     """Return the Event of a claim about a field that is left to the provider."""
     message = (
-        f"The provider takes {key} away each time: it is the provider's until this claim says"
-        " something else there"
+        f"The provider takes {key} away each time: it is the provider's until this claim has"
+        " another value there"
     )
     return Note("FieldLeft", message, "Warning")

@@ -263,17 +263,17 @@ def _texts(selector: Manifest, field: str) -> list[str] | None:
         return None
     texts = [item for item in items if isinstance(item, str)]
     if len(texts) != len(items):
-        raise _Refused(f"selector.{field} does not hold texts alone")
+        raise _Refused(f"selector.{field} contains other things than texts")
     return texts
 
 
 def _labels(selector: Manifest) -> Iterator[frozenset[tuple[str, str]]]:
     for labels in _items(selector, "labelSelectors") or ():
         if not isinstance(labels, dict):
-            raise _Refused("selector.labelSelectors does not hold maps of labels alone")
+            raise _Refused("selector.labelSelectors contains other things than maps of labels")
         pairs = [(key, value) for key, value in labels.items() if isinstance(value, str)]
         if len(pairs) != len(labels):
-            raise _Refused("selector.labelSelectors holds a label that is not a text")
+            raise _Refused("selector.labelSelectors contains a label that is not a text")
         yield frozenset(pairs)
 
 

@@ -139,7 +139,7 @@ class ClusterWriter:
             try:
                 return await attempt()
             except (Replaced, Missing) as error:
-                raise Stale(f"{ref.object} was deleted or made again meanwhile") from error
+                raise Stale(f"{ref.object} was deleted or made again in the meantime") from error
             except Conflict:
                 await asyncio.sleep(0)
         raise Stale(f"others keep writing to {ref.object}")

@@ -49,7 +49,7 @@ class Metrics:
         )
         self._events = self._counter("klutch_events", "Kubernetes Events, by outcome.", "result")
         self._blocked_writes = self._counter(
-            "klutch_held_writes", "Writes that a guard against loss held, each time.", "verb"
+            "klutch_held_writes", "Writes that a guard against loss blocked, each time.", "verb"
         )
         self._orphans = self._gauge(
             "klutch_orphaned_copies",

@@ -342,7 +342,7 @@ def _text(node: Node, name: str) -> str:
     if not isinstance(node, Scalar) or node.shape is not Shape.TEXT:
         raise _unfit(node, name, "text")
     if "\0" in node.text:
-        message = f"{name} holds a NUL character"
+        message = f"{name} contains a NUL character"
         raise UnreadableText(message, origin=node.origin, code="wrong-type")
     return node.text
 

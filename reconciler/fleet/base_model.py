@@ -104,7 +104,7 @@ def _check_url(text: str) -> str:
     if not fit or not re.fullmatch("[!-~]+", text):
         raise refused("is not an https:// address")
     if "@" in url.netloc:
-        raise refused("holds a user name or password; a repository never contains credentials")
+        raise refused("contains a user name or password; a repository never contains credentials")
     if "?" in text or "#" in text:
         raise refused("must end with the path: the address of an API server has no query")
     return text
@@ -115,14 +115,14 @@ def path_problem(path: str) -> str:
     if not path:
         return "is empty"
     if _CONTROL.search(path):
-        return "holds a control character or a backslash"
+        return "contains a control character or a backslash"
     if path.startswith("/") or re.match("[A-Za-z]:", path):
         return "is absolute, and must be relative to the repository"
     segments = path.split("/")
     if ".." in segments:
         return "leaves the repository"
     if "" in segments or "." in segments:
-        return "holds an empty name or a `.`"
+        return "contains an empty name or a `.`"
     return ""
 
 

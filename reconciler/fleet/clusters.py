@@ -219,7 +219,7 @@ def read_certificates(content: bytes) -> str:
     Raises NotCertificates.
     """
     if b"PRIVATE KEY" in content:
-        message = "holds a private key; a repository never contains credentials"
+        message = "contains a private key; a repository never contains credentials"
         raise NotCertificates("private-key", message)
     try:
         text = content.decode("ascii")
@@ -227,9 +227,9 @@ def read_certificates(content: bytes) -> str:
         text = ""
     blocks = list(_BLOCK.finditer(text))
     if not blocks or text.count("-----BEGIN ") != len(blocks):
-        raise NotCertificates("not-certificates", "does not hold PEM certificates")
+        raise NotCertificates("not-certificates", "contains no PEM certificates")
     if not all(block[1] == "CERTIFICATE" and _is_sequence(block[2]) for block in blocks):
-        message = "holds a PEM block that is not a certificate"
+        message = "contains a PEM block that is not a certificate"
         raise NotCertificates("not-certificates", message)
     return "".join(f"{line.strip()}\n" for block in blocks for line in block[0].splitlines())
 

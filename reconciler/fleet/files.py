@@ -329,9 +329,9 @@ def entry_file(names: Collection[str]) -> str | Problem:
     if len(found) == 1:
         return found[0]
     if found:
-        message = "the folder holds both fleet.yaml and klutch-fleet.yaml"
+        message = "the folder has both fleet.yaml and klutch-fleet.yaml"
         return Problem(Origin("."), "two-entry-files", message, "Name the right one")
-    message = "the folder holds neither fleet.yaml nor klutch-fleet.yaml"
+    message = "the folder has neither fleet.yaml nor klutch-fleet.yaml"
     return Problem(Origin("."), "no-entry-file", message, "`klutchctl init` makes one")
 
 

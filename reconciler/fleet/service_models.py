@@ -25,7 +25,7 @@ class Resource(base_model.StrictModel):
 
 def _all_or_some(names: list[str]) -> list[str]:
     if "*" in names and len(names) > 1:
-        raise base_model.refused('holds "*" beside other names; "*" is all of them')
+        raise base_model.refused('contains "*" beside other names; "*" is all of them')
     return names
 
 

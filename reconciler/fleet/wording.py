@@ -79,8 +79,8 @@ def labels(pairs: Iterable[tuple[str, str]], first: Collection[str] = ()) -> str
 
 CODES: Final[Mapping[str, str]] = {
     # Files
-    "no-entry-file": "the folder holds neither fleet.yaml nor klutch-fleet.yaml",
-    "two-entry-files": "the folder holds both fleet.yaml and klutch-fleet.yaml",
+    "no-entry-file": "the folder has neither fleet.yaml nor klutch-fleet.yaml",
+    "two-entry-files": "the folder has both fleet.yaml and klutch-fleet.yaml",
     "unreadable-file": "a file cannot be read",
     "not-a-file": "a folder, link, submodule or device stands where a file should be",
     "not-a-folder": "a link, submodule or device stands where an include looks for files",
@@ -111,8 +111,8 @@ CODES: Final[Mapping[str, str]] = {
     "wrong-type": "a value has another type than its field",
     "bad-value": "a value has another form than its field",
     "not-one-of": "a value is none of those that are allowed",
-    "private-key": "a file for certificates holds a private key",
-    "not-certificates": "a file for certificates holds something else",
+    "private-key": "a file for certificates contains a private key",
+    "not-certificates": "a file for certificates contains something else",
     # Substitution
     "bad-reference": "a ${...} is not closed, or is none of those that exist",
     "unknown-variable": "a ${vars.NAME} is not in Fleet.spec.vars",
@@ -143,7 +143,7 @@ CODES: Final[Mapping[str, str]] = {
     "unlisted-file": "a list of a pipeline leaves out a file of the fleet",
     "unread-file": "a file has documents of a fleet, and no include reads it",
     "wide-secrets": 'a claim is on all Secrets of the provider, and does not name "all"',
-    "policy-default": "the files do not say what holds where no Policy has a path",
+    "policy-default": "the files set no default for paths without a Policy",
     "long-space-name": "the name of a binding space leaves little room for namespaces",
     "dependency-elsewhere": "a Binding depends on one that no cluster shares with it",
 }

@@ -242,7 +242,7 @@ class Informer:
                 try:
                     self.store.pack(page.items, packed)
                 except ValueError as error:
-                    message = f"the list holds {error}"
+                    message = f"the list contains {error}"
                     raise Unreachable(message, ref=self.ref, verb="list") from None
                 version = page.resource_version
                 del page

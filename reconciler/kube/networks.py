@@ -102,7 +102,7 @@ def server_fault(server: str) -> str:
     except ValueError:
         return "is not a valid URL"
     if url.username is not None or url.password is not None:
-        return "holds credentials: move them to the user"
+        return "contains credentials: move them to the user"
     if url.scheme not in ("https", "http"):
         return "must start with https://"
     if not is_visible(server):

@@ -302,7 +302,7 @@ def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 async def _explained(work: Awaitable[T]) -> T:
-    """Await a call of aiohttp. Raises NoAnswer for its errors."""
+    """Await what aiohttp does. Raises NoAnswer for its errors."""
     problem: NoAnswer
     try:
         return await work

@@ -37,15 +37,15 @@ class Excess(NoAnswer):
 _BEFORE_SENDING: Final[tuple[tuple[tuple[type[Exception], ...], str, bool], ...]] = (
     (
         (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError),
-        "the server's certificate is not trusted ({said}): check certificate-authority, "
+        "the server's certificate is not trusted ({reason}): check certificate-authority, "
         "tls-server-name and the clock of this machine",
         True,
     ),
     ((aiohttp.ClientHttpProxyError,), "the proxy refused with HTTP {status}", True),
-    ((aiohttp.ClientSSLError, ssl.SSLError), "no TLS connection: {said}", True),
+    ((aiohttp.ClientSSLError, ssl.SSLError), "no TLS connection: {reason}", True),
     ((aiohttp.ClientConnectorDNSError, socket.gaierror), "the host name cannot be resolved", False),
-    ((aiohttp.ClientProxyConnectionError,), "no connection to the proxy: {said}", False),
-    ((aiohttp.ClientConnectorError,), "no connection: {said}", False),
+    ((aiohttp.ClientProxyConnectionError,), "no connection to the proxy: {reason}", False),
+    ((aiohttp.ClientConnectorError,), "no connection: {reason}", False),
     ((aiohttp.ConnectionTimeoutError,), "no connection in time", True),
     ((aiohttp.InvalidURL,), "the server's URL is not valid", True),
 )
@@ -65,13 +65,13 @@ def explain(error: Exception, *, connected: bool = True) -> NoAnswer:
     """
     if not connected and isinstance(error, TimeoutError):
         error = aiohttp.ConnectionTimeoutError()
-    words = {"said": system_text(error), "status": str(getattr(error, "status", ""))}
+    words = {"reason": system_text(error), "status": str(getattr(error, "status", ""))}
     for kinds, sentence, permanent in _BEFORE_SENDING:
         if isinstance(error, kinds):
             return NoAnswer(sentence.format(**words), sent=False, permanent=permanent)
     if not connected:
-        return NoAnswer(f"no connection: {words['said']}", sent=False)
+        return NoAnswer(f"no connection: {words['reason']}", sent=False)
     for kind, sentence in _AFTER_SENDING:
         if isinstance(error, kind):
             return NoAnswer(sentence, sent=True)
-    return NoAnswer(f"the connection failed: {words['said']}", sent=True)
+    return NoAnswer(f"the connection failed: {words['reason']}", sent=True)

@@ -36,7 +36,7 @@ def place(
     """Find the AppClusterBinding of a cluster, or name a new one."""
     for kind in (api.APP_CLUSTER_BINDING, api.API_SERVICE_BINDING):
         if kind in control_plane.seen.unserved:
-            reason = f"the control plane has no CRD {kind.resource}; `klutchctl doctor` tells how"
+            reason = f"the control plane has no CRD {kind.resource}; see `klutchctl doctor`"
             return Blocked("missing-crd", reason)
     found = _candidates(fleet, cluster, control_plane, app)
     if isinstance(found, Blocked):

@@ -223,7 +223,7 @@ def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change
 def _why_mended(site: Site, old: api.KubeconfigFacts | None, fields: Sequence[FieldChange]) -> str:
     """Return the fault of K, the program that repairs it, and the time."""
     if old is None:
-        return "holds no kubeconfig; apply writes it"
+        return "contains no kubeconfig; apply writes it"
     if not is_new_address(fields):
         return "its token is revoked; apply writes the present one"
     if site.placement.space in site.control_plane.seen.silent:

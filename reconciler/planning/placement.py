@@ -237,9 +237,9 @@ def _unknowable(fleet: Fleet, cluster: AppCluster, app: Index) -> Blocked | None
             and manifest.name_of(binding) in wanted
             and not is_of(binding, fleet, cluster.name)
         ):
-            problem = "does not exist" if secret is None else "holds no kubeconfig"
+            problem = "does not exist" if secret is None else "contains no kubeconfig"
             reason = (
-                f"{manifest.name_of(binding)} is bound already, and where to cannot be told: its "
+                f"{manifest.name_of(binding)} is bound already, and its target is unknown: its "
                 f"Secret {namespace}/{name} {problem}; repair the Secret first"
             )
             return Blocked("unreadable-kubeconfig", reason)

@@ -181,7 +181,7 @@ def change_of(gone: ClusterPrune) -> Change:
         return replace(change, action=Action.BLOCKED, reason=gone.obstacle, steps=())
     guests = ", ".join(_guests(gone))
     if guests and policy is DeletionPolicy.DELETE:
-        reason = f"no document names this cluster, and its space holds what is not ours: {guests}"
+        reason = f"no document names this cluster, and its space contains foreign objects: {guests}"
         return replace(change, action=Action.BLOCKED, reason=reason, steps=())
     match policy:
         case DeletionPolicy.RELEASE:
@@ -206,7 +206,7 @@ def _checked(gone: ClusterPrune, known: Known) -> ClusterPrune:
     )
     reason = "" if obstacle is None else obstacle.reason
     if not recorded(carrier):
-        reason = f"{manifest.name_of(carrier)} does not say which cluster it is for"
+        reason = f"{manifest.name_of(carrier)} names no cluster"
     elif len(several := _roots(known, gone.name)) > 1:
         reason = f"several are its own: {', '.join(sorted(several))}"
     elif manifest.is_deleting(carrier):

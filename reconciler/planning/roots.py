@@ -151,7 +151,7 @@ def unproved(fleet: Fleet, cluster: AppCluster, candidate: Manifest) -> Blocked:
         yes = f"add `appClusterBinding: {place}` to the spec of its Cluster document"
     return Blocked(
         "unproved-space",
-        f"AppClusterBinding {namespace}/{name} says that it is that of {cluster.name}, and stands "
+        f"AppClusterBinding {namespace}/{name} is labelled as that of {cluster.name}, and stands "
         f"where the files keep none; if it is, {yes}; if not, delete it, or add "
         f"`adopt: {{space: {fresh}}}` there, which gives {cluster.name} a new one",
     )

@@ -302,18 +302,18 @@ def _unpacked(content: bytes) -> Folder:
     with tarfile.open(fileobj=_Bounded(content), mode="r|") as archive:
         for number, member in enumerate(archive):
             if number == MAX_FILES:
-                raise _Refused(f"holds more than {MAX_FILES} entries")
+                raise _Refused(f"contains more than {MAX_FILES} entries")
             path = member.name.removeprefix("./").rstrip("/")
             if member.isdir() and path in ("", "."):
                 continue
             shown = repr(path[:200])
             if problem := base_model.path_problem(path):
-                raise _Refused(f"holds {shown}, which {problem}")
+                raise _Refused(f"contains {shown}, which {problem}")
             if path.count("/") > MAX_DEPTH:
-                raise _Refused(f"holds {shown}, below more than {MAX_DEPTH} folders")
+                raise _Refused(f"contains {shown}, below more than {MAX_DEPTH} folders")
             if not (member.isdir() or member.isreg()) or member.issparse():
                 kind = "a link" if member.issym() or member.islnk() else "no file and no folder"
-                raise _Refused(f"holds {shown}, which is {kind}: put the file itself there")
+                raise _Refused(f"contains {shown}, which is {kind}: put the file itself there")
             _put(top, path, _content(archive, member))
     return top
 
@@ -337,7 +337,7 @@ def _put(top: Folder, path: str, content: "Folder | _File") -> None:
     for one in above:
         folder = folder.setdefault(one, {}) if isinstance(folder, dict) else None
     if not isinstance(folder, dict) or (name in folder and not (folder[name] == {} == content)):
-        raise _Refused(f"holds {path[:200]!r} twice, or below a file")
+        raise _Refused(f"contains {path[:200]!r} twice, or below a file")
     folder[name] = content
 
 

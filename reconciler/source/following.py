@@ -233,7 +233,7 @@ def git_url(text: str, *, where: str) -> GitUrl:
     ConfigError, which repeats nothing of it: it may hold a password.
     """
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise _refused(where, "it holds spaces, or characters that URLs have not")
+        raise _refused(where, "it contains spaces, or characters that URLs have not")
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
@@ -244,9 +244,9 @@ def git_url(text: str, *, where: str) -> GitUrl:
     if parts.scheme not in _PORTS:
         raise _refused(where, "it does not begin with https:// or ssh://")
     if parts.password is not None:
-        raise _refused(where, "it holds a password, which others on this machine could read")
+        raise _refused(where, "it contains a password, which others on this machine could read")
     if parts.query or parts.fragment or "?" in text or "#" in text:
-        raise _refused(where, "it holds a query or fragment")
+        raise _refused(where, "it contains a query or fragment")
     if parts.username is not None and not _USER.fullmatch(parts.username):
         raise _refused(where, "its user name is not made of letters, digits, '.', '_' and '-'")
     if not _PATH.fullmatch(parts.path) or ".." in parts.path.split("/"):

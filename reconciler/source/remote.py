@@ -316,7 +316,7 @@ def _trust(authorities: Path | None) -> None:
         ssl.create_default_context(cafile=authorities)  # it says what is wrong with a file
         pygit2.settings.ssl_cert_file = str(authorities)
     except (OSError, pygit2.GitError) as error:
-        why = "cannot be read" if isinstance(error, FileNotFoundError) else "holds no certificate"
+        why = "cannot be read" if isinstance(error, FileNotFoundError) else "has no certificate"
         raise ConfigError(why, where=str(authorities)) from None
 
 

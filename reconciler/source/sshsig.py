@@ -88,14 +88,14 @@ class _Reader:
         """Return an integer. Raises Refused for a negative one, or one with idle zeros before."""
         content = self.string()
         if not content or content[0] >= 0x80:
-            raise Refused("holds a number that is not positive")
+            raise Refused("contains a number that is not positive")
         if content[0] == 0 and (len(content) == 1 or content[1] < 0x80):
-            raise Refused("holds a number that is not in its shortest form")
+            raise Refused("contains a number that is not in its shortest form")
         return int.from_bytes(content, "big")
 
     def end(self) -> None:
         if self._position != len(self._content):
-            raise Refused("holds more than belongs there")
+            raise Refused("contains more than belongs there")
 
 
 _Key: TypeAlias = Ed25519PublicKey | ec.EllipticCurvePublicKey | rsa.RSAPublicKey
@@ -216,7 +216,7 @@ def _bytes_in(armor: bytes) -> bytes:
     try:
         return base64.b64decode(b"".join(lines[1:-1]), validate=True)
     except binascii.Error:
-        raise Refused("holds something else than base64") from None
+        raise Refused("contains something else than base64") from None
 
 
 @dataclass(frozen=True, slots=True)

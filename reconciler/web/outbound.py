@@ -42,12 +42,12 @@ _LONGEST_NAME: Final = 300  # of what was asked, in an error
 
 # The first that fits is taken: subclasses stand before their bases.
 _SENTENCES: Final[tuple[tuple[type[Exception], str], ...]] = (
-    (aiohttp.ClientConnectorCertificateError, "its certificate is not trusted ({said})"),
+    (aiohttp.ClientConnectorCertificateError, "its certificate is not trusted ({reason})"),
     (aiohttp.ClientHttpProxyError, "the proxy refused with HTTP {status}"),
-    (aiohttp.ClientSSLError, "no TLS connection: {said}"),
+    (aiohttp.ClientSSLError, "no TLS connection: {reason}"),
     (aiohttp.ClientConnectorDNSError, "the host name cannot be resolved"),
-    (aiohttp.ClientProxyConnectionError, "no connection to the proxy: {said}"),
-    (aiohttp.ClientConnectorError, "no connection: {said}"),
+    (aiohttp.ClientProxyConnectionError, "no connection to the proxy: {reason}"),
+    (aiohttp.ClientConnectorError, "no connection: {reason}"),
     (aiohttp.InvalidURL, "the URL is not valid"),
     (TimeoutError, "no answer in {timeout:g} s"),
     (aiohttp.ClientPayloadError, "the answer was cut short"),
@@ -134,7 +134,7 @@ def url_fault(url: str, *, plain_http: bool = False) -> str:
     if not addresses.is_visible(url) or not addresses.is_host(host):
         return "the URL is not valid"
     if parts.username is not None or parts.password is not None:
-        return "the URL holds credentials"
+        return "the URL contains credentials"
     if plain_http and parts.scheme == "http":
         return ""
     return "" if is_secure(url) else "only https is asked, or http on this machine"
@@ -277,14 +277,14 @@ class Http:
 
     def _problem(self, error: Exception) -> str:
         words = {
-            "said": system_text(error),
+            "reason": system_text(error),
             "status": str(getattr(error, "status", "")),
             "timeout": self._timeout,
         }
         for kind, sentence in _SENTENCES:
             if isinstance(error, kind):
                 return sentence.format(**words)
-        return f"the connection failed: {words['said']}"
+        return f"the connection failed: {words['reason']}"
 
 
 def _as_it_is(address: Address) -> str:

@@ -350,7 +350,7 @@ def answer_of(response: Response, more: Iterable[tuple[str, str]] = ()) -> Strea
     )
     for name, value in fields:
         if not _TOKEN.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            raise ValueError("an answer holds a header that cannot be sent")
+            raise ValueError("an answer contains a header that cannot be sent")
         headers.add(name, value)
     if response.stream is not None:
         return StreamResponse(status=response.status, headers=headers)
@@ -360,6 +360,6 @@ def answer_of(response: Response, more: Iterable[tuple[str, str]] = ()) -> Strea
 def _set_cookie(cookie: Cookie) -> str:
     """Return the header that sets or deletes a cookie. Raises ValueError."""
     if not _COOKIE.fullmatch(pair := f"{cookie.name}={cookie.value}"):
-        raise ValueError("an answer holds a cookie that cannot be sent")
+        raise ValueError("an answer contains a cookie that cannot be sent")
     secure = "; Secure" if cookie.secure else ""
     return f"{pair}; Max-Age={cookie.age}; Path=/; HttpOnly; SameSite=Lax{secure}"

@@ -24,7 +24,7 @@ _TIMESTAMP: Final = re.compile(r"[0-9]{1,12}")
 
 def length_fault(key: bytes) -> str:
     """Return the reason to refuse a key, or ""."""
-    return "" if len(key) >= _SHORTEST else f"holds {len(key)} bytes, and {_SHORTEST} are needed"
+    return "" if len(key) >= _SHORTEST else f"has {len(key)} bytes, and {_SHORTEST} are needed"
 
 
 def key_of(secret: Secret) -> bytes:

@@ -48,7 +48,7 @@ async def test_a_password_does_not_follow_a_redirect(status):
     async with wire(answer()) as other:
         to = f"Location: http://127.0.0.1:{other.port}/v2/catalog"
         async with scripted(answer(f"{status} Moved", b"{}", to)) as (client, _):
-            assert await client.call(PUT) == Unknown(f"HTTP {status}, without a word", status)
+            assert await client.call(PUT) == Unknown(f"HTTP {status}, without a reason", status)
             with pytest.raises(BrokerFault, match=f"HTTP {status}"):
                 await client.catalogue()
         assert other.heads == []

@@ -206,7 +206,7 @@ async def test_a_taken_port_is_named_with_its_holder_and_can_be_replaced(another
         refused = await another.sandbox("up", "--name", "other")
         assert refused.code == 1
         holder = f"{psutil.Process().name()} (pid {os.getpid()})"
-        assert f"port {etcd} of this sandbox is held by {holder}" in refused.err
+        assert f"port {etcd} of this sandbox is in use by {holder}" in refused.err
         assert "--reassign-ports" in refused.err
         assert another.pids("other") == {}
         await another.up("--name", "other", "--reassign-ports")

@@ -91,7 +91,7 @@ def test_no_fleet_at_all(repo, capsys):
     repo.mkdir()
     assert main.run(["validate", "repo"]) == 3
     assert capsys.readouterr().out == (
-        "repo: error: the folder holds neither fleet.yaml nor klutch-fleet.yaml [no-entry-file]\n"
+        "repo: error: the folder has neither fleet.yaml nor klutch-fleet.yaml [no-entry-file]\n"
         "    `klutchctl init` makes one\n"
         "1 error\n"
     )

@@ -291,6 +291,6 @@ def _refused_grant(error: GrantRefused) -> Refused:
 
 def _fitting(text: str) -> str:
     if len(text) > sessions.MOST:
-        sentence = "The token names so many groups that no cookie holds them; have them filtered"
+        sentence = "The token names too many groups for a cookie; have them filtered"
         raise Refused("forbidden", sentence, reason="groups")
     return text

@@ -54,7 +54,7 @@ def reply(status: int, body: bytes, secrets: Sequence[Secret]) -> Reply:
     read = object_of(b'{"value":%s}' % (body or b"null"), most_memory=_MOST_MEMORY)
     value = None if read is None else read.get("value")
     words = manifest.get_text(value, "description") or manifest.get_text(value, "error")
-    return Reply(status, value, scrub(words, secrets) or f"HTTP {status}, without a word")
+    return Reply(status, value, scrub(words, secrets) or f"HTTP {status}, without a reason")
 
 
 UNDER_WAY: Final = ("queued", "running")

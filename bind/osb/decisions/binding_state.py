@@ -311,7 +311,7 @@ def after_failure(seen: Seen, new: Record) -> Decision:
     assert intent is not None
     if intent.closed == record.FAILED and seen.current is None:
         message = (
-            f"{new.number} bindings failed and were deleted again, the last one as said before"
+            f"{new.number} bindings failed and were deleted again, the last one as reported before"
         )
         condition = conditions.get(seen.claim, causes.BOUND)
         if condition is not None and condition.reason == causes.BIND_RETRIES.reason:

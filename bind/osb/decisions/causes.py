@@ -203,7 +203,7 @@ def _in_sync(state: BrokerState) -> Condition:
     """Report differences between the files and the live catalogue, both ways."""
     if state.catalogue is None or state.problem:
         message = state.problem or "it was not read yet"
-        return conditions.false(CATALOG_UNREAD, f"{message}; the last good one holds")
+        return conditions.false(CATALOG_UNREAD, f"{message}; the last good one is used")
     missing = sorted(name for kind in state.kinds for name in _missing(kind, state.catalogue))
     known = {kind.offering for kind in state.kinds}
     new = sorted(each.name for each in state.catalogue.offerings if each.id not in known)
@@ -249,8 +249,8 @@ def _no_orphans(state: BrokerState) -> Condition:
     if not orphans:
         return conditions.true(NO_ORPHANS)
     message = (
-        f"{len(orphans)} records have no claim: {', '.join(orphans[:_NAMED])}; annotation "
-        f"{keys.OSB_ORPHAN} on each says Adopt, Deprovision or Forget"
+        f"{len(orphans)} records have no claim: {', '.join(orphans[:_NAMED])}; set annotation "
+        f"{keys.OSB_ORPHAN} on each to Adopt, Deprovision or Forget"
     )
     return conditions.false(ORPHANS, message)
 

@@ -311,7 +311,7 @@ def synced(view: InstanceView, current: Record, differing: Sequence[str]) -> Dec
     if differing:
         message = (
             f"the broker has other values of {', '.join(differing)}; annotation {keys.OSB_RETRY} "
-            "with another text sends what the claim says"
+            "with another text sends the claim's values"
         )
         return trouble(decision, conditions.false(causes.DRIFTED, message))
     last = conditions.get(view.live, causes.IN_SYNC)

@@ -306,7 +306,7 @@ def orphaned(one: Record, **fields: Intent | None) -> Next:
         thing, wishes = f"binding {one.id}", "Deprovision or Forget"
     message = (
         f"{one.claim.kind} {one.claim.namespace}/{one.claim.name} is gone without its deletion; "
-        f"{thing} stays at the broker until annotation {keys.OSB_ORPHAN} says {wishes}"
+        f"{thing} stays at the broker until annotation {keys.OSB_ORPHAN} is {wishes}"
     )
     step = record.changed(one, state=record.ORPHANED, **fields)
     return soon(step, Note("Orphaned", message, type="Warning"))

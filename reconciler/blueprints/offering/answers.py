@@ -191,7 +191,7 @@ def _problem(
     if isinstance(call, messages.LastOperation) and call.operation is not None:
         known.append(call.operation)
     words = scrub(m.get_text(read, "description") or m.get_text(read, "error"), known)
-    return words or f"HTTP {status}, without a word"
+    return words or f"HTTP {status}, without a reason"
 
 
 def _url(document: Manifest) -> str:

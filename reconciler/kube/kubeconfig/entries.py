@@ -186,7 +186,7 @@ def token_fault(token: str) -> str:
     if not token:
         return "is empty"
     if any(not "!" <= character <= "~" for character in token):
-        return "holds spaces, line breaks or other characters that no token has"
+        return "contains spaces, line breaks or other characters that no token has"
     return ""
 
 
@@ -197,8 +197,8 @@ def certificates_fault(pem: str) -> str:
         return "is not valid PEM text"
     certificates = [block for label, block in blocks if label == "CERTIFICATE"]
     if not certificates:
-        return "holds no PEM block BEGIN CERTIFICATE"
-    return "" if _are_readable("".join(certificates)) else "holds a certificate that cannot be read"
+        return "contains no PEM block BEGIN CERTIFICATE"
+    return "" if _are_readable("".join(certificates)) else "contains an unreadable certificate"
 
 
 # Many clusters may share one CA, and OpenSSL takes its time. Certificates are public, so they may
@@ -219,7 +219,7 @@ def key_fault(pem: str) -> str:
         return "is not valid PEM text"
     keys = [(label, block) for label, block in blocks if label.endswith("PRIVATE KEY")]
     if not keys:
-        return "holds no PEM block BEGIN PRIVATE KEY"
+        return "contains no PEM block BEGIN PRIVATE KEY"
     if any(label.startswith("ENCRYPTED") or _ENCRYPTED_HEADER in block for label, block in keys):
         return "is protected by a password, and there is no prompt for it"
     return ""

@@ -28,7 +28,7 @@ INTERACTIVE_TIMEOUT: Final = 300.0
 _OUTPUT_LIMIT: Final = 1 << 20
 _KILL_WAIT: Final = 5.0
 _UNSHOWN: Final = (
-    "Run the command by itself: what it says may hold a secret, so it is not shown here"
+    "Run the command by itself: its output may contain a secret, so it is not shown here"
 )
 _STATUS_FIELDS: Final = ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp")
 

@@ -240,7 +240,7 @@ def _forbidden_fields(profile: Profile) -> list[str]:
     user = [] if profile.user is None else _present(profile.user.fields, _OF_USER)
     faults = [*user, *_present(cluster, _OF_CLUSTER)]
     if cluster.flag(_INSECURE):
-        faults.append(f"{_INSECURE} would talk to whoever answers at the address")
+        faults.append(f"{_INSECURE} would talk to any server at the address")
     return faults
 
 

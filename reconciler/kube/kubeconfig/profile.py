@@ -147,7 +147,7 @@ def _header(user: Entry) -> Token | TokenFile | BasicAuth | None:
         if token or file:
             raise fields.error("a token and a username with password exclude each other")
         if ":" in username:
-            raise fields.error("username must not hold a colon (RFC 7617)", at="username")
+            raise fields.error("username must not contain a colon (RFC 7617)", at="username")
         return BasicAuth(username, Secret(password))
     if file:  # wins over token, as in kubectl
         return TokenFile(entries.path_of(user, "tokenFile"))
@@ -172,7 +172,7 @@ def _exec_plugin(fields: Fields, folder: Path | None, cluster: Fields) -> ExecPl
     if version not in _EXEC_VERSIONS:
         message = f"exec: apiVersion must be {' or '.join(_EXEC_VERSIONS)}"
         hint = (
-            "v1alpha1 was removed in Kubernetes 1.24: let your provider's tool write the file anew"
+            "v1alpha1 was removed in Kubernetes 1.24: let your provider's tool write the file again"
         )
         raise fields.error(message, at="apiVersion", hint=hint)
     mode = fields.text("interactiveMode") or ("IfAvailable" if version.endswith("beta1") else "")

@@ -202,12 +202,12 @@ def secret_fault(target: Target, secret: Secret) -> str:
     match target:
         case CommitStatus():
             fits = text.isascii() and text.isprintable()
-            return "" if fits else "the token holds characters that no token has"
+            return "" if fits else "the token contains characters that no token has"
         case Slack():
-            return "" if is_secure(text) else "urlFile holds no https URL"
+            return "" if is_secure(text) else "urlFile contains no https URL"
         case Webhook():
             try:
                 fault = standard_webhooks.length_fault(standard_webhooks.key_of(secret))
             except ValueError as error:
-                fault = f"holds no key: {error}"
+                fault = f"contains no key: {error}"
             return f"secretFile {fault}" if fault else ""

@@ -91,11 +91,11 @@ SOMEBODY_ELSES = {
     ),
     "a ClusterBinding of nobody": (
         held((api.CLUSTER_BINDING, inside("cluster", labels={}))),
-        "holds ClusterBinding cluster",
+        "contains ClusterBinding cluster",
     ),
     "an ordinary namespace with Secrets": (
         held((SECRET, inside("app", labels={}))),
-        "holds Secret app",
+        "contains Secret app",
     ),
     "an export": (held((api.API_SERVICE_EXPORT, inside(NAMED, labels={}))), f"Export {NAMED}"),
     "an app namespace": (

@@ -237,7 +237,7 @@ KEPT = {
     "the CRD was made anew": (
         {"removal": removal(crd=crd(age=MINUTE))}, "CustomResourceDefinitionMadeAnew",
     ),
-    "it was made anew, as from a backup": (
+    "it was made again, as from a backup": (
         {"namespace": namespace(annotations=made_at(HOUR + 6 * MINUTE))}, "NamespaceMadeAnew",
     ),
     "nobody knows when": (

@@ -133,12 +133,12 @@ NOT_OPENED = {
     ),
     "a short signing key": (
         (*OPEN, "--cookie-signing-key=YQ=="),
-        "--cookie-signing-key: holds 1 bytes, not 32 or 64",
+        "--cookie-signing-key: has 1 bytes, not 32 or 64",
     ),
     # F14: the original looks at the length of the other key.
     "a long encryption key": (
         (*OPEN, "--cookie-encryption-key=" + base64.b64encode(b"k" * 64).decode()),
-        "--cookie-encryption-key: holds 64 bytes, not 16 or 24 or 32",
+        "--cookie-encryption-key: has 64 bytes, not 16 or 24 or 32",
     ),
     "a key that is not base64": ((*OPEN, "--cookie-signing-key=§"), "is not base64"),
     # F15: the original serves plain HTTP.

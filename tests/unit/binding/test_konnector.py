@@ -302,7 +302,7 @@ async def test_a_right_that_comes_late_and_a_name_that_is_taken_are_no_failure(q
         (["a"], [None], BindEnded, "has deleted"),
         (["a"], [status("Pending", conditions=[{"message": "no template"}])], NotInTime,
          "no template"),
-        (["a"], [status("Pending")], NotInTime, "it says nothing"),
+        (["a"], [status("Pending")], NotInTime, "it gives no reason"),
     ],
 )  # fmt: skip
 async def test_what_is_not_served_says_why(quick, creates, reads, error, why):

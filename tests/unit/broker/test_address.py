@@ -104,7 +104,7 @@ FAULTS = {
     "a URL with a password": (
         replace(SPEC, url=""),
         secret(url=f"https://me:{CANARY}@b.example"),
-        "acme-broker: url: the URL holds credentials",
+        "acme-broker: url: the URL contains credentials",
     ),
     "no URL": (replace(SPEC, url="broker"), secret(), "ServiceBroker acme: url: the URL is not"),
     "a URL with a query": (replace(SPEC, url=f"{URL}?x=1"), secret(), "has a query or a fragment"),

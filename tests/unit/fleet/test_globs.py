@@ -45,12 +45,12 @@ REFUSED = {
     "an absolute path": ("/etc/passwd", "is absolute"),
     "a drive": ("C:/x", "is absolute"),
     "a parent": ("a/../../b", "leaves the repository"),
-    "a backslash": ("a\\b", "holds a control character or a backslash"),
-    "a NUL": ("a\0b", "holds a control character or a backslash"),
-    "an escape sequence": ("a\x1b[31m", "holds a control character or a backslash"),
-    "what is not UTF-8": ("a\udcff", "holds a control character or a backslash"),
-    "an empty name": ("a//b", "holds an empty name"),
-    "a dot": ("./a", "holds an empty name or a `.`"),
+    "a backslash": ("a\\b", "contains a control character or a backslash"),
+    "a NUL": ("a\0b", "contains a control character or a backslash"),
+    "an escape sequence": ("a\x1b[31m", "contains a control character or a backslash"),
+    "what is not UTF-8": ("a\udcff", "contains a control character or a backslash"),
+    "an empty name": ("a//b", "contains an empty name"),
+    "a dot": ("./a", "contains an empty name or a `.`"),
 }
 
 

@@ -159,7 +159,7 @@ REFUSED = {
     ),
     "a name that is a number": (
         selecting(names=["creds", 1]),
-        "selector.names does not hold texts alone",
+        "selector.names contains other things than texts",
     ),
     "namespaces in a map": (
         selecting(namespaces={}), "selector.namespaces is not a list",
@@ -176,11 +176,11 @@ REFUSED = {
     ),
     "labels in a text": (
         selecting(labelSelectors=["a=b"]),
-        "selector.labelSelectors does not hold maps of labels alone",
+        "selector.labelSelectors contains other things than maps of labels",
     ),
     "a label that is a number": (
         selecting(labelSelectors=[{"a": "1", "b": 2}]),
-        "selector.labelSelectors holds a label that is not a text",
+        "selector.labelSelectors contains a label that is not a text",
     ),
     "an update that is a list": (
         claim(update=["fields"]), "update is not an object",

@@ -86,10 +86,10 @@ WRONG = {
     "an empty file": (WEBHOOK % ("https://a.example", "empty"), "is empty"),
     "a short key": (WEBHOOK % ("https://a.example", "short"), "15 bytes, and 16 are needed"),
     "a broken key": (WEBHOOK % ("https://a.example", "broken"), "not base64"),
-    "a chat in the clear": ("- {name: a, slack: {urlFile: plain}}", "4:3: urlFile holds no https"),
+    "a chat in the clear": ("- {name: a, slack: {urlFile: plain}}", "4:3: urlFile contains no"),
     "a token that no header holds": (
         GITHUB.replace("token}", "umlaut}"),
-        "4:3: the token holds characters",
+        "4:3: the token contains characters",
     ),
 }
 

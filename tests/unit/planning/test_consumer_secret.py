@@ -222,4 +222,4 @@ def test_a_copy_that_holds_no_kubeconfig_is_written():
     change(here, "shop", SECRET, COPY, "(rubbish)", "data", names.KUBECONFIG)
     line = copy_in(here.plan(shop()))
     assert line.action is Action.UPDATE
-    assert line.reason.startswith("holds no kubeconfig")
+    assert line.reason.startswith("contains no kubeconfig")

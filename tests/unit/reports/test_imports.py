@@ -171,7 +171,7 @@ def test_what_leads_elsewhere_is_left(with_secret):
         here.clusters["shop"].append(secret_leading_to("their-space", "them", "theirs"))
     ((name, reason),) = found(here, *NOBODY, binding()).left
     assert name == f"shop/{SEARCH}"
-    there = "their-space" if with_secret else "a place that cannot be told"
+    there = "their-space" if with_secret else "an unknown place"
     assert f"leads to {there}, not to" in reason
 
 

@@ -96,7 +96,7 @@ REFUSED = {
     "a pipe": (packed((member("a", tarfile.FIFOTYPE), b"")), "which is no file and no folder"),
     "a path out": (packed((member("a/../../x", size=1), X)), "which leaves the repository"),
     "an absolute path": (packed((member("/x", size=1), X)), "which is absolute"),
-    "a control character": (packed((member("a\x1b[2J", size=1), X)), r"'a\x1b[2J', which holds"),
+    "a control character": (packed((member("a\x1b[2J", size=1), X)), r"'a\x1b[2J', which contains"),
     "a file twice": (packed((member("fleet.yaml", size=1), X)), "'fleet.yaml' twice, or below"),
     "a file below a file": (packed((member("fleet.yaml/x", size=1), X)), "twice, or below a file"),
     "a folder for a file": (packed((member("fleet.yaml", tarfile.DIRTYPE), b"")), "twice, or"),

@@ -130,7 +130,7 @@ def test_a_command_that_the_system_refuses(on_loop, tmp_path):
     assert str(caught.value) == message
 
 
-UNSHOWN = "Run the command by itself: what it says may hold a secret, so it is not shown here"
+UNSHOWN = "Run the command by itself: its output may contain a secret, so it is not shown here"
 FAILURES = {
     "an exit status": ("echo canary; exit 3", f"failed with exit status 3. {UNSHOWN}"),
     "a short password among its complaints": (

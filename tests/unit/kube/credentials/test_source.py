@@ -156,11 +156,11 @@ BROKEN = {
     "empty": ("\n", "the token file is empty"),
     "half written": (
         "canary\ncanary",
-        "the token file holds spaces, line breaks or other characters that no token has",
+        "the token file contains spaces, line breaks or other characters that no token has",
     ),
     "binary": (
         "\xff\x00",
-        "the token file holds spaces, line breaks or other characters that no token has",
+        "the token file contains spaces, line breaks or other characters that no token has",
     ),
 }
 

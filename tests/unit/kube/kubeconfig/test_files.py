@@ -406,7 +406,7 @@ def test_contexts_are_listed(tmp_path):
             name="bad",
             current=False,
             origin=f"{path}:12:5",
-            problem=f"{path}:23:13: server holds credentials: move them to the user",
+            problem=f"{path}:23:13: server contains credentials: move them to the user",
         ),
         ContextSummary(
             name="dev",

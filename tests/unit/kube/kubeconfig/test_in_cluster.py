@@ -63,7 +63,7 @@ BROKEN = {
     "a CA that is none": (
         "ca.crt",
         "canary",
-        "{root}/ca.crt: this file holds no PEM block BEGIN CERTIFICATE",
+        "{root}/ca.crt: this file contains no PEM block BEGIN CERTIFICATE",
     ),
     "no token": (
         "token",

@@ -114,11 +114,11 @@ HOSTILE = {
     "no base64": (signing.BEGIN + b"%%%%\n" + signing.END, "something else than base64"),
     "empty": (armored(b""), "is cut short"),
     "10 MB": (armored(bytes(10_000_000)), "has more than 16 KiB"),
-    "more after it": (armored(BLOB + b"x"), "holds more than belongs there"),
+    "more after it": (armored(BLOB + b"x"), "contains more than belongs there"),
     "a length beyond the end": (armored(BLOB[:10] + b"\xff" * 4 + BLOB[14:]), "is cut short"),
     "more after the number": (
         armored(BLOB[: -len(string(ed25519().raw(b"")))] + string(ed25519().raw(b"") + b"x")),
-        "holds more than belongs there",
+        "contains more than belongs there",
     ),
 }
 
