@@ -22,8 +22,7 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> None:
     given = settings.parse(arguments)
-    process.collect_seldom()
-    process.give_back()
+    process.tune_memory()
     process.until_signal(partial(_serve, given))
 
 

@@ -36,7 +36,7 @@ def _run(arguments: list[str]) -> None:
 async def _serve(given: settings.Settings, stop: asyncio.Event) -> None:
     from konnector import program
 
-    process.collect_seldom()
+    process.tune_memory()
     await program.serve(given, os.environ, host.home_directory(), stop=stop)
 
 

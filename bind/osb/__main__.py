@@ -21,8 +21,7 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> None:
     given = settings.parse(arguments)
-    process.collect_seldom()
-    process.give_back()
+    process.tune_memory()
     home = host.home_directory()
     process.until_signal(lambda stop: program.serve(given, os.environ, home, stop=stop))
 

@@ -230,7 +230,7 @@ async def bare(connection: Connection) -> float:
 def bench_cpu(connection: Connection) -> None:
     """Measure the CPU of both, in turn, after a round that is not counted."""
     rounds: list[tuple[float, float]] = []
-    process.collect_seldom()  # as in our programs
+    process.tune_memory()  # as in our programs
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for number in range(ROUNDS + 1):
             pair = []
