@@ -143,7 +143,7 @@ class Mappings:
         """
         shown = self._namespaces.get("", app_namespace)
         ended = get_text(shown or {}, "metadata", "deletionTimestamp")
-        if self.get(app_namespace) is None or (shown is not None and not ended):
+        if (shown is not None and not ended) or self.get(app_namespace) is None:
             return False
         made = get_text(live or {}, "metadata", "creationTimestamp")
         # Of one second, an object that goes is the ended one's: it would wait for its own end.

@@ -192,9 +192,8 @@ class PairedSync(TaskSupervisor):
             if self.link.guards.mismatch() or self.link.mappings.is_unproven(place.namespace):
                 self.drop_event(place)
                 return RECHECK
-            if (live := self.here.get(*place)) and self.link.mappings.is_behind(
-                place.namespace, live
-            ):
+            is_behind = partial(self.link.mappings.is_behind, place.namespace)
+            if is_behind(None) and (live := self.here.get(*place)) and is_behind(live):
                 return SOON
             return await self.sync(place)
         except Early as early:

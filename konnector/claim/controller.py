@@ -391,7 +391,7 @@ class Claims(PairedSync):
 
     @staticmethod
     def _bound(names: Index) -> Index:
-        return lambda copy: names(copy) if copies.is_managed(copy) else ()
+        return lambda copy: ("",) if copies.is_managed(copy) and names(copy) else ()
 
 
 def _applies(found: Decision | Read) -> bool:

@@ -282,7 +282,7 @@ def trimmed_copy(copy: Manifest) -> Manifest:
         if field_set.is_by(entry, WRITERS)
         and (fields := field_set.difference(field_set.fields_of(entry), shared))
     ]
-    if inside := field_set.inside(field_set.owned(copy, *WRITERS), others):
+    if others and (inside := field_set.inside(field_set.owned(copy, *WRITERS), others)):
         kept.append({"manager": _ANYBODY, "fieldsV1": inside})
     return manifest.put(copy, kept, *_MANAGED_FIELDS)
 
@@ -307,8 +307,9 @@ def are_stamped(*pair: Manifest | None) -> bool:
 
 def unstamped(copy: Manifest) -> Sequence[str]:
     """Return the name of a copy that is synced and lacks its claim's uid, as an index does."""
-    synced = is_managed(copy) and not manifest.is_deleting(copy) and not _is_let_go(copy)
-    return (manifest.name_of(copy),) if synced and not are_stamped(copy) else ()
+    lacks = is_managed(copy) and not are_stamped(copy)
+    goes = lacks and (manifest.is_deleting(copy) or _is_let_go(copy))
+    return (manifest.name_of(copy),) if lacks and not goes else ()
 
 
 def _is_let_go(copy: Manifest) -> bool:

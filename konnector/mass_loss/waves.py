@@ -4,7 +4,7 @@ A claim that goes with its Namespace is not counted by itself: the Namespace is,
 the space with claims. Both are counted by one rule, `rules.too_many`.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -18,7 +18,6 @@ from reconciler.kube.store import Index, Store
 
 # So long a Namespace is on its way out before its claims may go, so that all of many are seen.
 SEEN_WHOLE: Final = timedelta(seconds=5)
-_OURS: Final = "held"
 _APPS: Final = "apps"
 _LEAVING: Final = "leaving"
 _ENDING: Final = "ending"
@@ -105,7 +104,7 @@ class EndingNamespaces:
             for time, name, uid in (*endings, *mine)
             if name in apps and (since := _moment(time)) is not None
         }
-        living = apps - {name for _, name, _ in endings}
+        living = apps - {"", *(name for _, name, _ in endings)}
         ((_, name, uid),) = mine
         return self._wave.too_many((name, uid), there, lambda: len(living), few)
 
@@ -132,24 +131,19 @@ class ClaimDeletions:
         found = (one for one in self._claims.values(_LEAVING) if not is_apart(one))
         there = {one: since for one in (*found, *mine) if (since := _moment(one[0])) is not None}
         count = self._claims.count
-        return self._wave.too_many(mine[0], there, lambda: count(_OURS) - count(_LEAVING), few)
+        return self._wave.too_many(mine[0], there, lambda: count(_APPS) - count(_LEAVING), few)
 
 
-def _ours(claim: Manifest) -> tuple[ObjectKey, ...]:
-    """Return the place of a claim that we hold, as an index does."""
+def _app(claim: Manifest) -> tuple[str, ...]:
+    """Return the namespace of a claim that we hold, "" if it has none, as an index does."""
     is_ours = keys.SYNCER in manifest.finalizers_of(claim)
-    return (ObjectKey(*manifest.identity_of(claim)),) if is_ours else ()
-
-
-def _app(claim: Manifest) -> Iterable[str]:
-    """Return the namespace of such a claim, as an index does."""
-    return (place.namespace for place in _ours(claim) if place.namespace)
+    return (manifest.namespace_of(claim),) if is_ours else ()
 
 
 def _leaving(claim: Manifest) -> tuple[_Deletion, ...]:
     """Return when such a claim was deleted, and its place, as an index does."""
     time = manifest.get_text(claim, "metadata", "deletionTimestamp")
-    return tuple((time, place) for place in _ours(claim)) if time else ()
+    return ((time, ObjectKey(*manifest.identity_of(claim))),) if time and _app(claim) else ()
 
 
 def _ending(namespace: Manifest) -> tuple[tuple[str, str, str], ...]:
@@ -158,5 +152,5 @@ def _ending(namespace: Manifest) -> tuple[tuple[str, str, str], ...]:
     return ((time, manifest.name_of(namespace), manifest.uid_of(namespace)),) if time else ()
 
 
-CLAIM_INDEXES: Final[Mapping[str, Index]] = {_OURS: _ours, _APPS: _app, _LEAVING: _leaving}
+CLAIM_INDEXES: Final[Mapping[str, Index]] = {_APPS: _app, _LEAVING: _leaving}
 NAMESPACE_INDEXES: Final[Mapping[str, Index]] = {_ENDING: _ending}

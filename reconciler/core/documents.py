@@ -24,6 +24,7 @@ _ITEM: Final = 56
 _ENTRY: Final = 40
 _WIDE: Final = 3  # more for each octet of a text with an emoji in it
 _WIDE_ITEM: Final = 24  # and more for each text that is not ASCII
+_HEAVIEST: Final = 1 + _WIDE + _OBJECT  # for one octet
 _PLAIN: Final = bytes(set(range(256)) - set(b"[{},:"))
 _STEP: Final = 2**20  # octets that are weighed at once
 _NESTED: Final = frozenset({dict, list})
@@ -74,13 +75,14 @@ def cut(value: Manifest, *, most: int) -> Manifest:
     }
 
 
-def takes(value: JSON) -> int:
-    """Return about how much memory a value takes, at most."""
+def takes(value: JSON, *, limit: int = 0) -> int:
+    """Return about how much memory a value takes, at most; where it is below the limit, roughly."""
     try:
         text = orjson.dumps(value)
     except TypeError:  # too deep to be written
         return sys.maxsize
-    return weight(text, most=sys.maxsize)
+    most = _HEAVIEST * len(text)
+    return most if most <= limit else weight(text, most=sys.maxsize)
 
 
 def is_within(value: Manifest, depth: int) -> bool:

@@ -118,13 +118,12 @@ def map_items(manifest: Manifest, change: Callable[[Manifest], JSON], *path: str
 
 def drop(manifest: Manifest, *path: str) -> dict[str, JSON]:
     """Return the manifest without what is at `path`. What holds it stays, also where empty."""
-    key, *rest = path
+    (key, *rest), kept = path, dict(manifest)
     if not rest:
-        return {name: value for name, value in manifest.items() if name != key}
-    present = manifest.get(key)
-    if not isinstance(present, Mapping):
-        return dict(manifest)
-    return {**manifest, key: drop(present, *rest)}
+        kept.pop(key, None)
+    elif isinstance(present := kept.get(key), _OBJECTS):
+        kept[key] = drop(present, *rest)
+    return kept
 
 
 def fill(manifest: Manifest, defaults: Manifest) -> dict[str, JSON]:

@@ -2,12 +2,14 @@
 
 Objects are kept as the bytes of their JSON, usually without `metadata.managedFields`, and decoded
 on each read: a decoded object takes several times the memory, and most objects are read seldom.
+Small ones are deflated: objects of one kind differ in little, so a tenth of the bytes is left.
 Everything is synchronous, so that a reader never meets half of a change. Does not know where
 objects come from and what their fields mean; indexes are functions of the object.
 """
 
 import marshal
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -37,6 +39,11 @@ _Holders: TypeAlias = ObjectKey | dict[ObjectKey, None]
 # Objects as a store keeps them, which takes a tenth of their memory; only a store reads it.
 Packed: TypeAlias = dict[ObjectKey, _Entry]
 _NOBODY: Final[_Holders] = {}
+_NONE: Final[dict[str, _Entry]] = {}
+# Octets that take microseconds to deflate; and the window (2^13) and memory level of zlib.
+_SMALL: Final = 8 * 1024
+_WINDOW: Final = -13
+_LEVEL: Final = 5
 NO_INDEXES: Final[Mapping[str, Index]] = MappingProxyType({})
 
 
@@ -46,6 +53,12 @@ class _Deep(bytes):
 
 class _Stub(bytes):
     """The rest of an object that is too large: its identity alone."""
+
+
+class _Small(bytes):
+    """The JSON of a small object, deflated by the pattern of its store."""
+
+    __slots__ = ()
 
 
 def without_managed_fields(manifest: Manifest) -> Manifest:
@@ -62,8 +75,8 @@ class Store:
     """The objects of one kind, as far as they were read. What is returned is read-only.
 
     `indexes` gives the values under which `by` finds an object; an index may give none, and
-    must not fail, whatever the object holds. It sees what `trim` leaves. `put`, `remove` and
-    `replace` are for the informer, which keeps it.
+    must not fail, whatever the object holds. It sees what `trim` leaves. `put`, `remove`, `pack`
+    and `take_over` are for the informer, which keeps it.
 
     Of an object that is a stub, or beyond the `budget`, only its key and its metadata's values in
     indexes are known: it is there, and whatever returns objects raises Oversized for it. A view of
@@ -84,10 +97,10 @@ class Store:
         self.trim = trim
         self._cluster, self._partial, self._budget = cluster, partial, budget
         self.octets = 0  # of what is held
+        self._pattern = b""  # the JSON of the first object
         budget.views.add(self)
         self._functions = tuple(indexes.values())
-        self._positions = {name: position for position, name in enumerate(indexes)}
-        self._found: tuple[dict[Value, _Holders], ...] = tuple({} for _ in indexes)
+        self._found: dict[str, dict[Value, _Holders]] = {name: {} for name in indexes}
         self._absent: _Values = ((),) * len(indexes)
         self._spaces: dict[str, dict[str, _Entry]] = {}
         self._on_change: list[tuple[int, OnChange]] = []
@@ -107,7 +120,7 @@ class Store:
     def stub(self, namespace: str, name: str) -> Manifest | None:
         """Return the stub of an object that is too large to be read; None for any other."""
         entry = self._entry(namespace, name)
-        return _decoded(entry[0]) if entry is not None and type(entry[0]) is _Stub else None
+        return None if entry is None or type(entry[0]) is not _Stub else self._decoded(entry[0])
 
     def is_wide(self, key: ObjectKey) -> bool:
         """Return whether an object is wide, with what is left out of it here."""
@@ -147,18 +160,19 @@ class Store:
 
     def keys_by(self, index: str, value: Value) -> list[ObjectKey]:
         """Return the keys of the objects that have this value in this index, in order."""
-        holders = self._found[self._positions[index]].get(value, _NOBODY)
+        holders = self._found[index].get(value, _NOBODY)
         return sorted(holders) if isinstance(holders, dict) else [holders]
 
     def values(self, index: str) -> list[Value]:
-        return list(self._found[self._positions[index]])
+        return list(self._found[index])
 
     def has(self, index: str, value: Value) -> bool:
-        return value in self._found[self._positions[index]]
+        return value in self._found[index]
 
     def count(self, index: str) -> int:
-        """Return how many values objects have in this index."""
-        return len(self._found[self._positions[index]])
+        """Return how many values objects have in this index; of two objects with one, two."""
+        found = self._found[index].values()
+        return sum(len(one) if isinstance(one, dict) else 1 for one in found)
 
     def subscribe(self, index: str, on_change: OnChange) -> None:
         """Have `on_change(value)` called, now for all values there are, then for each change.
@@ -168,9 +182,8 @@ class Store:
         the same resourceVersion is no change, as long as it says the same. `on_change` must do no
         more than note the value: the store calls it after it has taken in the whole change.
         """
-        position = self._positions[index]
-        self._on_change.append((position, on_change))
-        for value in list(self._found[position]):
+        self._on_change.append((list(self._found).index(index), on_change))
+        for value in self.values(index):
             on_change(value)
 
     def subscribe_keys(self, on_change: OnObjectChange) -> None:
@@ -184,23 +197,14 @@ class Store:
         key = _key(manifest)
         old = self._entry(*key)
         beside = self.octets - _size(old)
-        self._notify(key, self._exchange(key, self._made(manifest, beside)))
+        self._notify(key, self._exchange(key, self._made(key, manifest, beside)))
 
     def remove(self, manifest: Manifest) -> None:
         """Take out one object; only its name counts. Raises ValueError where it has none."""
         key = _key(manifest)
         self._notify(key, self._exchange(key, None))
 
-    def replace(self, manifests: Iterable[Manifest]) -> None:
-        """Take in the list of all objects: what it does not name was deleted.
-
-        Raises ValueError where one has no name, and then changes nothing.
-        """
-        packed: Packed = {}
-        self.pack(manifests, packed)
-        self.take_over(packed)
-
-    def pack(self, manifests: Iterable[Manifest], packed: Packed) -> None:
+    def pack(self, manifests: Iterable[Manifest], packed: Packed) -> Packed:
         """Add objects as this store would keep them: a list is long, and comes in pages.
 
         Raises ValueError where one has no name.
@@ -208,57 +212,81 @@ class Store:
         beside = sum(map(_size, packed.values()))
         for manifest in manifests:
             key = _key(manifest)
-            packed[key] = self._made(manifest, beside)
+            packed[key] = self._made(key, manifest, beside)
             beside += _size(packed[key])
+        return packed
 
     def take_over(self, packed: Packed) -> None:
+        """Take in the list of all objects: what it does not name was deleted."""
         changes = [(key, self._exchange(key, None)) for key in self.keys() if key not in packed]
         changes += [(key, self._exchange(key, entry)) for key, entry in packed.items()]
         for key, change in changes:
             self._notify(key, change)
 
     def _entry(self, namespace: str, name: str) -> _Entry | None:
-        entries = self._spaces.get(namespace)
-        return None if entries is None else entries.get(name)
+        return self._spaces.get(namespace, _NONE).get(name)
 
     def _whole(self, key: ObjectKey, entry: _Entry) -> Manifest:
         if type(entry[0]) is _Stub:
             ref = Ref(self._cluster, self.kind, *key)
-            raise oversized(ref, "get", _decoded(entry[0]))
-        return _decoded(entry[0])
+            raise oversized(ref, "get", self._decoded(entry[0]))
+        return self._decoded(entry[0])
 
-    def _made(self, manifest: Manifest, beside: int) -> _Entry:
+    def _made(self, key: ObjectKey, manifest: Manifest, beside: int) -> _Entry:
         kept = self.trim(manifest)
         version = get_text(kept, "metadata", "resourceVersion")
-        by_index = []
-        shared: dict[Value, Value] = {}  # of indexes that have the same to say
-        for function in self._functions:
-            values = tuple(shared.setdefault(value, value) for value in function(kept))
-            by_index.append(values if len(values) < 2 else tuple(dict.fromkeys(values)))
+        # Of indexes with the same values.
+        shared: dict[Value, Value] = {key.namespace: key.namespace}
+        by_index = tuple(
+            tuple(dict.fromkeys(shared.setdefault(value, value) for value in function(kept)))
+            for function in self._functions
+        )
         content = _encoded(kept)
         if not self._partial and (
             is_stub(manifest) or not self._budget.admits(self, content, beside)
         ):
             content = _Stub(orjson.dumps(stub_of(kept)))
-        return content, version, tuple(by_index), is_stub(manifest) or takes(manifest) > WIDE
+        elif type(content) is bytes and len(content) <= _SMALL:
+            self._pattern = self._pattern or content
+            deflate = zlib.compressobj(1, zlib.DEFLATED, _WINDOW, _LEVEL, zdict=self._pattern)
+            content = _Small(deflate.compress(content) + deflate.flush())
+        return content, version, by_index, is_stub(manifest) or takes(manifest, limit=WIDE) > WIDE
+
+    def _decoded(self, content: bytes) -> Manifest:
+        if type(content) is _Small:
+            content = zlib.decompressobj(_WINDOW, self._pattern).decompress(content)
+        # orjson takes no _Stub. What is _Deep was made here.
+        deep = type(content) is _Deep
+        decoded: Manifest = marshal.loads(content) if deep else orjson.loads(bytes(content))
+        return decoded
+
+    def _is_known(self, old: _Entry, new: _Entry) -> bool:
+        """Return whether two entries with one resourceVersion are one state of one object.
+
+        Another cluster may come to be behind the same address, or another schema, by which less is
+        pruned. Lists and watches order fields differently, so texts that differ prove nothing.
+        """
+        (known, version, *_), (content, other, *_) = old, new
+        if not version or version != other or type(known) is not type(content):
+            return False
+        if known == content:
+            return True
+        before, after = self._decoded(known), self._decoded(content)
+        deep = type(known) is _Deep  # too deep to be compared
+        return uid_of(before) == uid_of(after) if deep else before == after
 
     def _exchange(self, key: ObjectKey, new: _Entry | None) -> _Change | None:
         """Put one entry in the place of another, in the indexes too; return what that changes."""
         namespace, name = key
-        entries = self._spaces.get(namespace)
-        old = None if entries is None else entries.get(name)
-        if old is not None and new is not None and old[1] == new[1] and _is_known(old, new):
+        old = self._entry(namespace, name)
+        if old is new or (old and new and self._is_known(old, new)):
             return None
         if new is not None:
-            if entries is None:
-                entries = self._spaces[namespace] = {}
-            entries[name] = new
-        elif old is not None and entries is not None:
-            del entries[name]
-            if not entries:
-                del self._spaces[namespace]
+            self._spaces.setdefault(namespace, {})[name] = new
         else:
-            return None
+            del self._spaces[namespace][name]
+            if not self._spaces[namespace]:
+                del self._spaces[namespace]
         self.octets += _size(new) - _size(old)
         before = self._absent if old is None else old[2]
         after = self._absent if new is None else new[2]
@@ -267,7 +295,7 @@ class Store:
         return before, after
 
     def _reindex(self, key: ObjectKey, before: _Values, after: _Values) -> None:
-        for index, had, has in zip(self._found, before, after, strict=True):
+        for index, had, has in zip(self._found.values(), before, after, strict=True):
             for value in had:
                 if value not in has:
                     _let_go(index, value, key)
@@ -331,24 +359,3 @@ def _encoded(manifest: Manifest) -> bytes:
 
 def _size(entry: _Entry | None) -> int:
     return 0 if entry is None else len(entry[0])
-
-
-def _decoded(content: bytes) -> Manifest:
-    # orjson takes no _Stub. What is _Deep was made here.
-    deep = type(content) is _Deep
-    decoded: Manifest = marshal.loads(content) if deep else orjson.loads(bytes(content))
-    return decoded
-
-
-def _is_known(old: _Entry, new: _Entry) -> bool:
-    """Return whether two entries with one resourceVersion are one state of one object.
-
-    Another cluster may come to be behind the same address, or another schema, by which less is
-    pruned. Lists and watches order fields differently, so texts that differ prove nothing.
-    """
-    (known, version, *_), (content, *_) = old, new
-    if not version or type(known) is not type(content):
-        return False
-    if type(known) is _Deep:
-        return uid_of(_decoded(known)) == uid_of(_decoded(content))  # too deep to be compared
-    return known == content or _decoded(known) == _decoded(content)

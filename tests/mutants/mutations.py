@@ -1203,10 +1203,10 @@ LIMITS: Final = (
     ),
     Mutation(
         "wide-is-what-a-view-keeps",
-        r"is_stub\(manifest\) or takes\(manifest\) > WIDE",
+        r"is_stub\(manifest\) or takes\(manifest, limit=WIDE\) > WIDE",
         "what a view leaves out of an object costs others their turns",
         (_CACHE, f"{_BIND}/test_parties.py"),
-        new="is_stub(manifest) or takes(kept) > WIDE",
+        new="is_stub(manifest) or takes(kept, limit=WIDE) > WIDE",
     ),
     Mutation(
         "flooded-binding-whole",

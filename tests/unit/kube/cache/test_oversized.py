@@ -8,7 +8,7 @@ from reconciler.core.errors import Oversized
 from reconciler.core.manifest import Manifest, get_text, labels_of, stub_of, uid_of
 from reconciler.core.refs import CONFIG_MAP, ObjectKey
 from reconciler.kube.budgets import Budget
-from reconciler.kube.store import Packed, Store
+from reconciler.kube.store import Store
 
 DEEP: Any = {}
 for _ in range(300):
@@ -84,10 +84,7 @@ def test_views_of_one_budget_hold_so_much_and_small_objects(*, listed: bool) -> 
     many.append(made("small", data={"x": "1"}))
     if listed:
         for _ in range(2):
-            packed: Packed = {}
-            view.pack(many[:5], packed)
-            view.pack(many[5:], packed)
-            view.take_over(packed)
+            view.take_over(view.pack(many[5:], view.pack(many[:5], {})))
     else:
         for one in many:
             view.put(one)

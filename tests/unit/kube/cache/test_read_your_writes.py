@@ -21,7 +21,7 @@ class View:
 
     def shows(self, version, *manifests):
         """Show these objects and no others, as of a resourceVersion."""
-        self.store.replace(manifests)
+        self.store.take_over(self.store.pack(manifests, {}))
         self.version = version
 
 
