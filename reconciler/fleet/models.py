@@ -44,7 +44,7 @@ class Include(base_model.StrictModel):
 
 
 class KonnectorDefaults(base_model.StrictModel):
-    """The konnector, where a Cluster does not say otherwise."""
+    """Defaults for the konnector of each Cluster."""
 
     image: base_model.Image | None = Field(default=None, description="Image; there is no default.")
     rbac: Literal["Minimal", "Full"] | None = Field(

@@ -29,8 +29,7 @@ _BOOK: Final = "oncall/reasons.md"
 _REASON: Final = re.compile(r"^### (.*)\n\n((?:- .*\n)+)", re.MULTILINE)
 # Instead of the theme's button: text, and for a page of a reason the place of its text.
 _ACTIONS: Final = """{% set edit = page.meta.edit or page.edit_url %}
-<a class="md-content__button" rel="edit" href="{{ edit }}">Edit this page</a>
-"""
+<a class="md-content__button" rel="edit" href="{{ edit }}">Edit this page</a>"""
 
 
 def commands() -> Iterator[str]:
@@ -81,33 +80,34 @@ def charts() -> Iterator[str]:
         yield f"## {name}/deploy/chart\n\n```yaml\n{(folder / 'values.yaml').read_text('utf-8')}```"
         yield "\n| value | type |\n|---|---|"
         rows = _rows(schema, schema.get("definitions", {}), "")
-        yield from (row.removesuffix("|  |") + "|" for row in rows)
+        yield from (row.rsplit("|", 2)[0] + "|" for row in rows)
         yield ""
 
 
 def _rows(schema: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> Iterator[str]:
-    for name, field in _resolved(schema, definitions).get("properties", {}).items():
+    whole = _resolved(schema, definitions)
+    for name, field in whole.get("properties", {}).items():
         full = _resolved(field, definitions)
         place = f"{path}.{name}".lstrip(".")
         kind = next((_text(full[key]) for key in _TYPES if key in full), "any")
-        yield f"| `{place}` | {kind} | {full.get('description', '')} |"
-        inner = full.get("items", full)
+        usual = None if "properties" in full else full.get("default")
+        note = "" if usual in ("", [], {}, None) else f"Default: {_text(usual)}."
+        note = "Required." if name in whole.get("required", ()) else note
+        yield f"| `{place}` | {kind} | {full.get('description', '')} {note} |"
         if place.count(".") < 4:
-            yield from _rows(inner, definitions, f"{place}[]" if "items" in full else place)
+            yield from _rows(full.get("items", full), definitions, place + "[]" * ("items" in full))
 
 
 def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
     while reference := schema.get("$ref"):
-        schema = {**definitions[reference.rpartition("/")[2]], **schema}
-        schema = {key: value for key, value in schema.items() if key != "$ref"} | {
-            "description": schema.get("description", "")
-        }
+        whole = {**definitions[reference.rpartition("/")[2]], **schema}
+        schema = {key: value for key, value in whole.items() if key != "$ref"}
     return schema
 
 
 def _text(value: Any) -> str:
     values = value if isinstance(value, list) else [value]
-    return ", ".join(str(one) if one != "" else '""' for one in values)
+    return ", ".join(one if isinstance(one, str) and one else json.dumps(one) for one in values)
 
 
 GENERATORS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
