@@ -108,15 +108,13 @@ def _no_path(error: ValueError, ref: Ref, verb: Verb) -> Rejected:
     return Rejected(reason, ref=ref, verb=verb)
 
 
+def _reading(verb: Verb, ref: Ref, accept: str, query: str = "") -> Request:
+    target = _target(verb, ref) + query
+    return Request(verb=verb, ref=ref, method="GET", target=target, accept=accept, repeatable=True)
+
+
 def get(ref: Ref, *, metadata_only: bool) -> Request:
-    return Request(
-        verb="get",
-        ref=ref,
-        method="GET",
-        target=_target("get", ref),
-        accept=ACCEPT_METADATA if metadata_only else ACCEPT_JSON,
-        repeatable=True,
-    )
+    return _reading("get", ref, ACCEPT_METADATA if metadata_only else ACCEPT_JSON)
 
 
 def resources(cluster: str, kind: Kind) -> Request:
@@ -157,14 +155,8 @@ def list_page(ref: Ref, query: ListQuery) -> Request:
         "limit": str(query.limit) if query.limit else "",
         "continue": query.token,
     }
-    return Request(
-        verb="list",
-        ref=ref,
-        method="GET",
-        target=_target("list", ref) + _query(stated),
-        accept=ACCEPT_METADATA_LIST if query.metadata_only else ACCEPT_JSON,
-        repeatable=True,
-    )
+    accept = ACCEPT_METADATA_LIST if query.metadata_only else ACCEPT_JSON
+    return _reading("list", ref, accept, _query(stated))
 
 
 def watch(ref: Ref, query: ListQuery, *, resource_version: str) -> Request:
@@ -176,14 +168,8 @@ def watch(ref: Ref, query: ListQuery, *, resource_version: str) -> Request:
         "labelSelector": query.labels,
         "fieldSelector": query.fields,
     }
-    return Request(
-        verb="watch",
-        ref=ref,
-        method="GET",
-        target=_target("watch", ref) + _query(stated),
-        accept=ACCEPT_METADATA if query.metadata_only else ACCEPT_JSON,
-        repeatable=True,
-    )
+    accept = ACCEPT_METADATA if query.metadata_only else ACCEPT_JSON
+    return _reading("watch", ref, accept, _query(stated))
 
 
 def create(

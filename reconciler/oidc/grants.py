@@ -17,7 +17,14 @@ from reconciler.core.documents import one_line
 from reconciler.core.secret import HIDDEN, Secret
 from reconciler.oidc.clients import Client as Client
 from reconciler.oidc.clients import Fields, proof
-from reconciler.oidc.provider import GrantRefused, Provider, ProviderFault, TokenRefused, is_secure
+from reconciler.oidc.provider import (
+    GrantRefused,
+    Provider,
+    ProviderFault,
+    TokenRefused,
+    is_secure,
+    text_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +207,10 @@ _SLOWER: Final = 5.0  # RFC 8628 3.5
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of a grant. `expires_in` is of the access token, and None where not stated."""
+    """The tokens of a grant."""
 
     access_token: Secret
     id_token: Secret | None
-    expires_in: float | None
-    token_type: str
 
     def required_id_token(self) -> Secret:
         """Return the ID token. Raises TokenRefused: there is none; add the scope `openid`."""
@@ -233,15 +238,15 @@ def tokens_of(status: int, body: bytes) -> Tokens:
     tokens of a type that is not known here.
     """
     read = _answered(status, body)
-    token_type = _text(read, "token_type").lower()
+    token_type = text_of(read, "token_type").lower()
     if token_type not in _TOKEN_TYPES:
         raise ProviderFault(f"the provider gave a token of type {token_type[:40]!r}, not Bearer")
-    issued = _text(read, "issued_token_type")
+    issued = text_of(read, "issued_token_type")
     if issued and issued not in _ISSUED_TYPES:
         raise ProviderFault(f"the provider gave a {issued[:80]!r}, not an access token")
     access_token = _required_secret(read, "access_token")
     id_token = _required_secret(read, "id_token") if read.get("id_token") is not None else None
-    return Tokens(access_token, id_token, _seconds(read, "expires_in"), token_type)
+    return Tokens(access_token, id_token)
 
 
 def device_code_of(status: int, body: bytes) -> DeviceCode:
@@ -251,10 +256,13 @@ def device_code_of(status: int, body: bytes) -> DeviceCode:
     address that is not secure.
     """
     read = _answered(status, body)
-    user_code = _text(read, "user_code")
+    user_code = text_of(read, "user_code")
     if not user_code.isprintable() or not 1 <= len(user_code) <= _LONGEST_USER_CODE:
         raise ProviderFault("the provider gave no user code that can be shown")
-    address, complete = _text(read, "verification_uri"), _text(read, "verification_uri_complete")
+    address, complete = (
+        text_of(read, "verification_uri"),
+        text_of(read, "verification_uri_complete"),
+    )
     if not is_secure(address) or (complete and not is_secure(complete)):
         raise ProviderFault("the provider gave no secure address for the user code")
     expires_in, interval = _seconds(read, "expires_in"), _seconds(read, "interval")
@@ -299,10 +307,10 @@ def _answered(status: int, body: bytes) -> Mapping[str, object]:
         read = None
     if status == 200 and isinstance(read, dict) and "error" not in read:
         return read
-    error = _text(read, "error") if isinstance(read, dict) else ""
+    error = text_of(read, "error") if isinstance(read, dict) else ""
     if 400 <= status < 500 and _ERROR.fullmatch(error):
         code = error if _ERROR_CODE.fullmatch(error) else _shown(error)
-        raise GrantRefused(code, _shown(_text(read, "error_description")))
+        raise GrantRefused(code, _shown(text_of(read, "error_description")))
     raise ProviderFault(f"the provider answered {status}, with no document that is known")
 
 
@@ -311,13 +319,8 @@ def _shown(text: str) -> str:
     return _SECRET_LIKE.sub(HIDDEN, one_line(text))[:_LONGEST_DESCRIPTION]
 
 
-def _text(read: Mapping[str, object], name: str) -> str:
-    value = read.get(name)
-    return value if isinstance(value, str) else ""
-
-
 def _required_secret(read: Mapping[str, object], name: str) -> Secret:
-    value = _text(read, name)
+    value = text_of(read, name)
     # No line break: a token becomes part of a header.
     if _VISIBLE.fullmatch(value) is None:
         raise ProviderFault(f"the provider gave no {name}")
@@ -325,7 +328,7 @@ def _required_secret(read: Mapping[str, object], name: str) -> Secret:
 
 
 def _seconds(read: Mapping[str, object], name: str) -> float | None:
-    """Return a time span, or None where none is said that can be used. Some say it as text."""
+    """Return a time span, or None where there is no usable one. Some providers send a text."""
     value = read.get(name)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
         return float(value)

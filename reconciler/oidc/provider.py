@@ -244,7 +244,7 @@ def provider_of(document: bytes, *, issuer: str) -> Provider:
     """
     metadata = _object(document, issuer)
     if metadata.get("issuer") != issuer:
-        named = _text(metadata, "issuer")
+        named = text_of(metadata, "issuer")
         raise ProviderFault(f"provider {issuer}: its document is of issuer {named[:200]!r}")
     if metadata.get("require_pushed_authorization_requests") is True:
         raise UnmetDemand(f"provider {issuer}: demands pushed requests (RFC 9126): turn that off")
@@ -281,7 +281,7 @@ def _object(document: bytes, issuer: str) -> dict[str, object]:
 def _endpoint(
     metadata: Mapping[str, object], name: str, issuer: str, *, required: bool = False
 ) -> str:
-    url = _text(metadata, name)
+    url = text_of(metadata, name)
     if not url and required:
         raise ProviderFault(f"provider {issuer}: its document has no {name}")
     if url and (not is_secure(url) or "#" in url):
@@ -307,7 +307,7 @@ def _algorithms(metadata: Mapping[str, object], issuer: str) -> tuple[str, ...]:
     return common
 
 
-def _text(metadata: Mapping[str, object], name: str) -> str:
+def text_of(metadata: Mapping[str, object], name: str) -> str:
     value = metadata.get(name)
     return value if isinstance(value, str) else ""
 
