@@ -239,7 +239,7 @@ def trimmed_export(live: Manifest) -> Manifest:
 
 
 def _status(live: Manifest) -> Manifest:
-    """Return the status; of one that is longer than any of ours, what has names that we know.
+    """Return the status; of one that is longer than any of ours, the fields with known names.
 
     A writer of conditions writes all that it knows: then what nobody reads is gone for good.
     """

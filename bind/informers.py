@@ -37,7 +37,7 @@ SUBJECT: Final = "the owner of a space that somebody who signed in made"
 
 
 class Informers(ClusterInformers):
-    """The views, by kind; what serves AppClusterBindings only in control-plane mode.
+    """The views, by kind; those for AppClusterBindings only in control-plane mode.
 
     Of CRDs, of which there may be hundreds of large ones, and of Secrets only metadata are held; of
     what app clusters write, what is read (`bounds`).
@@ -192,12 +192,12 @@ class Informers(ClusterInformers):
         return await self._crds.get("", name)
 
     def definition(self, crd: Manifest | None) -> Manifest | None:
-        """Return the metadata of what Crossplane makes a CRD from; None where there is nothing."""
+        """Return the metadata of Crossplane's definition behind a CRD; None without one."""
         found = (self.definitions.get("", name) for name in _definitions(crd or {}))
         return next(filter(None, found), None)
 
     async def left_in(self, space: Manifest) -> str:
-        """Return a sentence about what an earlier space of that name left, or "".
+        """Return a sentence about the leavings of an earlier space of that name, or "".
 
         Lists all anew: views lag, and are of some names. Raises ClusterErrors.
         """

@@ -211,7 +211,7 @@ def _controllers(
 def _party_of(
     informers: Informers, controller: str, reconciler: ObjectReconciler[Any, Any], key: Any
 ) -> Party:
-    """Return for whom a key is worked on: what many spaces of an owner want waits for itself."""
+    """Return the party of a key: the spaces of one owner wait for each other only."""
     place = key if isinstance(key, ObjectKey) else ObjectKey(key, names.CLUSTER_BINDING)
     is_author = controller == _APP_CLUSTER_BINDINGS
     party = party_of_binding(key) if is_author else informers.party(place.namespace)

@@ -49,7 +49,7 @@ def noted(role: Manifest | None) -> frozenset[str]:
 
 
 def granted(export: Manifest) -> Sequence[str]:
-    """Return the resources to which an export gives rights: its own, and what it claims."""
+    """Return the resources to which an export gives rights: its own, and claimed ones."""
     return [manifest.name_of(export), *map(_claimed, permission_claims_of(export))]
 
 

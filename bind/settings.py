@@ -65,12 +65,12 @@ class Settings(Operation):
 
     @property
     def open_door(self) -> bool:
-        """Whether everybody who signs in may bind all that is offered."""
+        """Whether each signed-in identity may bind all offers."""
         return self.door is not None and self.door.authorization == "Authenticated"
 
 
 def parse(arguments: Sequence[str]) -> Settings:
-    """Return the settings that these arguments say.
+    """Return the settings of these arguments.
 
     Raises ConfigError for a wrong one, and SystemExit(0) after --help and --version.
     """

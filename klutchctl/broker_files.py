@@ -152,7 +152,7 @@ def _content(documents: "Documents", head: str) -> bytes:
 
 
 def write(folder: Path, differing: list[Change]) -> None:
-    """Make the files what they should be, in order: after a crash, another run goes on."""
+    """Write the files in order: after a crash, another run goes on."""
     for change in differing:
         if change.content is None:
             (folder / change.path).unlink(missing_ok=True)

@@ -93,7 +93,7 @@ def complete_for_kubectl() -> None:
 
 
 def end_after(run: Callable[[list[str]], int]) -> NoReturn:
-    """Run the command line, write out what it printed, and end the process with its exit code."""
+    """Run the command line, write out its output, and end the process with its exit code."""
     from reconciler.kube import host
 
     # To read 500 clusters and to plan them makes two million objects, and no cycle: to look for
@@ -201,7 +201,7 @@ def first(codes: Iterable[ExitCode]) -> ExitCode:
 
 
 def exit_code(plan: "Plan", *, detailed: bool, allow_unreachable: bool) -> ExitCode:
-    """Return the exit code of a plan that was made. `detailed` tells changes from none.
+    """Return the exit code of a finished plan. `detailed`: changes have a code of their own.
 
     A plan that does not know every cluster is never a success, unless `allow_unreachable`; one
     that knows none never is.
@@ -233,7 +233,7 @@ def reading_code(*, partial: bool, nothing: bool, allow_unreachable: bool) -> Ex
 def apply_code(
     report: "Report", *, allow_unreachable: bool, signalled: ExitCode | None
 ) -> ExitCode:
-    """Return the exit code of an apply: what its plan could not do counts as well."""
+    """Return the exit code of an apply: undone lines of its plan count as well."""
     from reconciler.apply import GOOD, Status
 
     # What was skipped or cut short is explained by what caused it.

@@ -123,7 +123,7 @@ def read(path: Path, *, hint: str = "") -> bytes:
 
 @contextmanager
 def exclusive(lock_file: Path, subject: str, progress: "Progress") -> Iterator[None]:
-    """Hold the lock for the block. While another run holds it, say so and wait."""
+    """Hold the lock for the block. While another run holds it, print so and wait."""
     lock = filelock.FileLock(lock_file)
     try:
         lock.acquire(blocking=False)

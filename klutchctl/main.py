@@ -339,7 +339,7 @@ def is_verbose(arguments: Sequence[str]) -> bool:
 
 
 def _show_usage_error(error: typer.TyperException) -> None:
-    """Print the usage line, what is wrong, and where help is."""
+    """Print the usage line, the fault, and the command for help."""
     show = getattr(error, "show", None)  # the class that declares it is private
     if show is None:
         print(f"Error: {error.format_message()}", file=sys.stderr)

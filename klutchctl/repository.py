@@ -71,7 +71,7 @@ def fleet_of(place: Place, settings: Settings) -> Fleet:
 
 
 def fleet_in(path: Path, *, check_owner: bool) -> Fleet:
-    """Return the fleet in a folder or file, and tell its warnings on standard error.
+    """Return the fleet in a folder or file, and print its warnings on standard error.
 
     Raises InvalidRepository with all its problems.
     """
@@ -114,7 +114,7 @@ def documents(snapshot: Snapshot) -> load.Loaded:
 
 
 def documents_with_denials(snapshot: Snapshot) -> tuple[load.Loaded, Sequence[Problem]]:
-    """Return a fleet with its documents, and what Policies deny. Raises InvalidRepository."""
+    """Return a fleet with its documents and the Policies' denials. Raises InvalidRepository."""
     problems: list[Problem] = []
     loaded = load.load_valid_part(snapshot, problems)
     if loaded is None or any(one.severity is Severity.INVALID for one in problems):

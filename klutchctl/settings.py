@@ -87,7 +87,7 @@ class Settings:
         return not (self.no_color or self.environ.get("NO_COLOR"))
 
     def colored(self, path: Path | None) -> bool:
-        """Return whether colours are wanted in what is written there; None is standard output."""
+        """Return whether this output gets colours; None is standard output."""
         return self.color and on_terminal(path)
 
     @property
@@ -140,7 +140,7 @@ class Settings:
 
 
 def _base(variable: str, default: str, environ: Mapping[str, str]) -> Path:
-    """XDG Base Directory Specification: what is not absolute counts as unset."""
+    """Return a base directory (XDG): one that is not absolute counts as unset."""
     value = Path(environ.get(variable, ""))
     return value if value.is_absolute() else _home(variable, environ) / default
 
@@ -159,7 +159,7 @@ def _home(variable: str, environ: Mapping[str, str]) -> Path:
 
 
 def on_terminal(path: Path | None) -> bool:
-    """Return whether what is written there is for a terminal, as None, standard output, may be."""
+    """Return whether this output is for a terminal, as None, standard output, may be."""
     return path is None and sys.stdout.isatty()
 
 

@@ -36,7 +36,7 @@ class Early(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """The app cluster with the views of it that all share, and what writes, tells and counts.
+    """The app cluster with the views of it that all share, its writers, Events and metrics.
 
     Of Namespaces and CRDs only metadata are held (H28); `bodies` are those of the CRDs.
     `own_namespace` is where the konnector runs in the app cluster, "" where it does elsewhere.
@@ -100,7 +100,7 @@ class ProviderCallbacks:
 
 @dataclass(frozen=True, slots=True)
 class SyncContext:
-    """The app cluster with all that works on it, the space, and what writes to both.
+    """The app cluster with all its workers, the space, and the writers to both.
 
     `want` asks for a mapping; `cut_off` returns why nothing is synced at the moment, or "".
     """

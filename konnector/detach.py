@@ -117,7 +117,7 @@ async def _kept(app: Cluster, bindings: Sequence[str]) -> AsyncIterator[tuple[Ki
 
 
 async def _let_go(app: Cluster, kind: Kind, live: Manifest) -> None:
-    """Write, and look again where somebody else wrote meanwhile."""
+    """Write, and look again where somebody else wrote in between."""
     now: Manifest | None = live
     for left in reversed(range(_TRIES)):
         patch = None if now is None else _patch(app, kind, now)

@@ -157,7 +157,7 @@ class Mappings:
         return list(self._service)
 
     def follow(self, on_change: Callable[[str], None]) -> Callable[[], None]:
-        """Have `on_change(app namespace)` called after each change, until what is returned is."""
+        """Call `on_change(app namespace)` after each change, until a call of the result."""
         self._followers.append(on_change)
         return lambda: self._followers.remove(on_change)
 

@@ -214,10 +214,10 @@ class PairedSync(TaskSupervisor):
 
     @abstractmethod
     async def sync(self, place: ObjectKey) -> timedelta | None:
-        """Look at one name in one app namespace, and write what follows."""
+        """Reconcile one name in one app namespace."""
 
     async def run(self) -> None:
-        """Sync until `stop`, and end what is under way."""
+        """Sync until `stop`, and end the sync under way."""
         try:
             await super().run()
         finally:
@@ -273,12 +273,12 @@ class PairedSync(TaskSupervisor):
 
     @abstractmethod
     def report(self, place: ObjectKey, problem: str) -> None:
-        """Have the binding report what is wrong with an object; "" for nothing any more."""
+        """Report at the binding the problem of an object; "" for none any more."""
 
     async def write(
         self, place: ObjectKey, about: Manifest | None, decision: Decision, there: ReadYourWrites
     ) -> Write | None:
-        """Carry a decision out; what a cluster refuses is reported. Raises ClusterErrors.
+        """Execute a decision; refusals of a cluster are reported. Raises ClusterErrors.
 
         Returns how long it took since the event, where the sync began with one. Deletions wait
         for their time, as `reconcile` returns it, and creates for a view that is behind.
@@ -314,7 +314,7 @@ class PairedSync(TaskSupervisor):
         return now - self._events.setdefault(place, now)
 
     def drop_event(self, place: ObjectKey) -> None:
-        """Leave out of the figures what waits for people, or needs no write."""
+        """Leave an event out of the figures that waits for people, or needs no write."""
         self._events.pop(place, None)
 
     def turn(self, place: ObjectKey) -> timedelta:
@@ -322,7 +322,7 @@ class PairedSync(TaskSupervisor):
         return self.link.agent.stamping.wait((self, place), self.link.agent.clock.monotonic())
 
     async def fresh_terms(self) -> Terms:
-        """Ask once more which app cluster it is that lacks an object, and what was confirmed."""
+        """Ask once more for the app cluster's identity, and for the confirmations."""
         await self.link.guards.look_at_app_cluster()
         await self.link.guards.look_at_confirmations()
         return self.link.guards.terms(self.kind.resource)

@@ -110,7 +110,7 @@ async def _found(
     opened: AsyncExitStack,
     clock: Clock,
 ) -> _Found:
-    """Wait for it; what is opened for it, `opened` closes. Raises as `serve`."""
+    """Wait for it; resources that are opened for it, `opened` closes. Raises as `serve`."""
     if mode is None:
         return _Found(await served_bindings(cluster, clock))
     there, in_use = await app_cluster.working(cluster, mode, reach, clock)

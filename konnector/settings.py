@@ -70,7 +70,7 @@ class Settings(Operation):
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
-    """Return the settings that these arguments say, and the environment beside them.
+    """Return the settings of these arguments, and of the environment.
 
     Of that, POD_NAME, POD_NAMESPACE and BINDING_NAMESPACE count, what klutch-bind says of networks,
     and whether it is that of a pod.

@@ -53,7 +53,7 @@ async def look(
 async def plan(
     fleet: Fleet, live: Live, clusters: Clusters, *, only: Collection[str] | None, pace: Pace
 ) -> Look:
-    """Plan a fleet against what is known to be live, and read what is missing for that."""
+    """Plan a fleet against the known live state, and read the missing parts."""
     decided = planner.decide(fleet, live, only=only)
     if not (decided.questions.in_use or decided.questions.bodies):
         return Look(live, decided.plan)

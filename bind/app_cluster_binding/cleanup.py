@@ -44,7 +44,7 @@ _Object = tuple[Kind, Manifest]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseTerms:
-    """The terms of a release. `policy` is Release or Delete; `failure` is said of a failed write.
+    """The terms of a release. `policy` is Release or Delete; `failure`: the cause of failed writes.
 
     `lives`: whether a konnector is there that may do something about it.
     """
@@ -111,7 +111,7 @@ def _rest(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision | N
 
 
 def _disarmed(seen: Seen, space: Space, terms: Terms) -> Decision:
-    """Return how a konnector that is not waited for loses what it could make trouble with.
+    """Return the deletions after which a konnector that is not waited for does no more harm.
 
     Else it might hold its bindings with a finalizer of its own, or make more of them, for ever.
     """
@@ -127,7 +127,7 @@ def _offers(seen: Seen, space: Space) -> list[_Object]:
 
 
 def _running(seen: Seen, space: Space) -> list[_Object]:
-    """Return the konnector and its kubeconfig. The ClusterBinding stays: it says whose all is."""
+    """Return the konnector and its kubeconfig. The ClusterBinding stays: it proves the owner."""
     copies = [one for one in space.secrets if manifest.name_of(one) == seen.secret_name]
     ours: list[_Object] = [(SECRET, one) for one in copies if is_ours(one, seen)]
     deployment = [] if space.deployment is None else [space.deployment]
@@ -157,7 +157,7 @@ def _unproven(seen: Seen) -> str:
 
 
 def _released(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
-    """Leave the space behind, marked as released, and tell how to delete it."""
+    """Leave the space behind, marked as released, and report how to delete it."""
     namespace, steps = space.namespace, list[Step]()
     if not manifest.is_deleting(namespace) and keys.RELEASED not in manifest.annotations_of(
         namespace
@@ -305,7 +305,7 @@ def force(live: Manifest, failure: Cause, terms: Terms) -> Decision:
 
 
 def is_unconfirmed(export: Manifest, *, lives: bool) -> bool:
-    """Return whether a living konnector has yet to say that it has stopped to sync an export."""
+    """Return whether a living konnector has yet to report that it stopped to sync an export."""
     return lives and api.reports_sync(export)
 
 

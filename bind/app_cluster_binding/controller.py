@@ -68,7 +68,7 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
         return Decision(again=_SOON) if lags else decision
 
     async def _has_changed(self, live: Manifest) -> bool:
-        """Return whether it says something else by now: others may have made what that asks for."""
+        """Return whether it has changed by now: others may have made the requested objects."""
         now = await self._informers.cluster.get(
             ref_of(self._informers.cluster.name, APP_CLUSTER_BINDING, live), metadata_only=True
         )

@@ -65,7 +65,7 @@ def deployed(seen: Seen, space: Space, terms: Terms) -> Decision:
 
 
 def _obstacle(seen: Seen, terms: Terms, overrides: Manifest, image: str) -> Condition | None:
-    """Return why nothing is deployed, or None. What is deployed already stays as it is."""
+    """Return the reason why nothing is deployed, or None. A present Deployment stays as it is."""
     if not seen.deployments_served:
         return conditions.false(
             _FAILED,
@@ -219,7 +219,7 @@ def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:
 
 
 def _without_kubeconfig(seen: Seen, terms: Terms, now: datetime, wrong: Condition) -> Decision:
-    """Make nothing, and take away what is no longer wanted: that needs no kubeconfig."""
+    """Make nothing, and remove unwanted objects: that needs no kubeconfig."""
     beside = (_RETIRED,) if seen.is_retired else ()
     parts, judged = [Decision(conditions=() if beside else (wrong,))], set[str]()
     here, unusable = _proven(seen), _unusable(seen)

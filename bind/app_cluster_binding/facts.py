@@ -147,7 +147,7 @@ class Seen:
 
     @property
     def is_forced(self) -> bool:
-        """Whether somebody said not to wait for the konnector."""
+        """Whether an annotation asks not to wait for the konnector."""
         return manifest.annotations_of(self.app_cluster_binding).get(keys.FORCE_CLEANUP) == "true"
 
     @property
@@ -191,7 +191,7 @@ class Terms:
 
 
 def trouble(cause: Cause, message: str) -> Decision:
-    """Return the decision that does nothing, and says what is wrong."""
+    """Return a decision without writes that reports this problem."""
     return Decision(conditions=(conditions.false(cause, message),))
 
 

@@ -42,7 +42,7 @@ def bound(seen: Seen, space: Space, terms: Terms) -> Decision:
 
 
 def requested(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
-    """Return the part that requests what is listed, offered and not exported yet (F43)."""
+    """Return the part that requests listed resources that are offered and not exported (F43)."""
     exported = {manifest.name_of(one) for one in space.exports}
     live = {manifest.name_of(one): one for one in space.requests}
     asked: dict[str, tuple[GroupResource, Manifest]] = {}
@@ -57,7 +57,7 @@ def requested(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision
 
 
 def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
-    """Return the part that takes away what is no longer listed: binding, then request and export.
+    """Return the part that removes unlisted resources: binding, then request and export.
 
     The data in the service namespaces stays: taking a resource out of the list is a release. Who
     forces does not wait for the konnector.

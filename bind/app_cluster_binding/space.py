@@ -132,7 +132,7 @@ def _account(seen: Seen, space: Space) -> tuple[Step, ...]:
 
 
 def _bounds(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
-    """Bound the Pods of a space, once: an administrator may say something else."""
+    """Bound the Pods of a space, once: an administrator may change it."""
     if terms.all_overrides or not seen.deployments_served:
         return ()
     made = (

@@ -90,7 +90,7 @@ class ClusterBindings(ObjectReconciler[str, decide.Seen]):
 
 
 class BinderRole(ObjectReconciler[str, Manifest | None]):
-    """Keeps ClusterRole klutch-binder as it has to be, and its note of what was ever exported.
+    """Keeps ClusterRole klutch-binder in form, with its note of all kinds that were ever exported.
 
     It is the one role of all konnectors in their binding spaces (protocol-bind.md B.5). It has one
     key, the role's name.
@@ -123,7 +123,7 @@ class BinderRole(ObjectReconciler[str, Manifest | None]):
         return observed(self._roles, live or rbac.binder_role()), live
 
     def decide(self, view: Manifest | None, now: datetime) -> Decision:
-        """Return one step at a time: each is a patch of exactly what was seen."""
+        """Return one step at a time: each is a patch of exactly the seen object."""
         del now
         cluster = self._informers.cluster.name
         steps = rbac_changes.role(cluster, CLUSTER_ROLE, view, rbac.binder_role())

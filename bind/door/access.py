@@ -48,7 +48,7 @@ _SEPARATORS: Final = "|#"
 
 @dataclass(frozen=True, slots=True)
 class TrustedIssuer:
-    """An issuer whose tokens are taken, for one of `audiences` and with what `require` says.
+    """An issuer with accepted tokens, for one of `audiences` and with the claims of `require`.
 
     `algorithms` is () for all that prove anything. With `jwks_file`, nothing is fetched from it.
     """
@@ -65,7 +65,7 @@ class TrustedIssuer:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Allows to bind where all that it says is so; what is () or {} is not asked.
+    """Allows to bind where all its conditions hold; (), {} are no conditions.
 
     `issuers` are their URLs. `subjects` may end in `*`. `groups` are written as authorisation knows
     them, with their prefix. `templates` are `namespace/name`.

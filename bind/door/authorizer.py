@@ -56,7 +56,7 @@ class Authenticated:
         return True
 
     async def may_see_all(self, identity: Identity) -> bool:
-        """Tell that it may not: nothing is known of it but that it is there."""
+        """Return that it may not: nothing is known of it but its existence."""
         del identity
         return False
 
@@ -71,7 +71,7 @@ class Rules:
         return self._access().allows(identity, offer)
 
     async def may_see_all(self, identity: Identity) -> bool:
-        """Tell that it may not: rules are about templates."""
+        """Return that it may not: rules are about templates."""
         del identity
         return False
 
@@ -98,7 +98,7 @@ class Reviews:
     _answers: dict[_Question, tuple[bool, float]] = field(default_factory=dict)
 
     async def may_bind(self, identity: Identity, offer: Offer) -> bool:
-        """Return whether RBAC allows it. Raises Refused where the control plane does not say."""
+        """Return whether RBAC allows it. Raises Refused where the control plane gives no answer."""
         kind = API_SERVICE_EXPORT_TEMPLATE
         return await self._may(identity, VERB, kind, (offer.namespace, offer.name))
 

@@ -58,7 +58,7 @@ def command(offer: Offer, chosen: Collection[int], *, url: str) -> str:
 
 
 def fleet(offer: Offer, chosen: Collection[int]) -> str:
-    """Return a Template whose ceiling is what was accepted, and its Binding."""
+    """Return a Template with the accepted claims as its ceiling, and its Binding."""
     name = offer.resource.plural[:_LONGEST_NAME].rstrip("-")
     claims = [claim for claim in consent.accepted(offer.claims, chosen) if _is_sayable(claim)]
     ceiling = [_stated(claim) for claim in claims if claim["state"] == consent.ACCEPTED]

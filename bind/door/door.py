@@ -195,7 +195,7 @@ def _routes(services: Services) -> Routes:
 
 
 async def _require_usable(issuers: Issuers) -> None:
-    """Ask the provider once, so that its operator learns early what is wrong with it.
+    """Ask the provider once, so that its operator learns early of its faults.
 
     Nothing else waits for one that is away. Raises ConfigError for demands that cannot be met.
     """

@@ -34,7 +34,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The claims of users and groups, and what is put before their values."""
+    """The claims of users and groups, and the prefix of their values."""
 
     user_claim: str = "sub"
     user_prefix: str = ""

@@ -56,7 +56,7 @@ class Issuers:
         return identity_of(claims, self._first.naming, first=True, keep=self._access().claims)
 
     def _forbids(self, address: Address) -> bool:
-        """Keep issuers elsewhere from naming what listens on this machine."""
+        """Keep issuers elsewhere from naming a server on this machine."""
         return address.is_loopback and not is_loopback(urlsplit(self._first.url))
 
     async def http(self, ca_file: str = "") -> Http:
@@ -114,7 +114,7 @@ class Issuers:
 
 
 def _content(path: str) -> bytes:
-    """Return a key set from a file: anew each time, as it may change. Raises OSError."""
+    """Return a key set from a file: read each time, as it may change. Raises OSError."""
     return Path(path).read_bytes()
 
 

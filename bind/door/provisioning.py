@@ -116,7 +116,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A space that is there, and its konnector may do what it has to."""
+    """A space that is there, with a konnector that has its rights."""
 
     name: str
     kubeconfig: bytes = field(repr=False)
@@ -192,7 +192,7 @@ def own_of(namespaces: Sequence[Manifest], wanted: Wanted) -> list[Manifest]:
 
 
 def unnoted(namespaces: Sequence[Manifest], wanted: Wanted) -> Manifest | None:
-    """Return the space of the identity, if nothing is noted there of what was bound."""
+    """Return the space of the identity, if it has no note of its bound resources."""
     own = own_of(namespaces, wanted)
     noted = any(keys.MAY_BIND in manifest.annotations_of(one) for one in own)
     return None if noted or not own else own[0]

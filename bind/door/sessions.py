@@ -55,7 +55,7 @@ class Keys:
         return _fernet(self.present, purpose).encrypt_at_time(plain, int(now)).decode()
 
     def open(self, purpose: Purpose, text: str, now: float) -> dict[str, Any] | None:
-        """Return the value; None for what is too old, cut, or sealed with or for something else."""
+        """Return the value; None for one that is too old, cut, or sealed with another key."""
         for key in (self.present, *self.former):
             try:
                 plain = _fernet(key, purpose).decrypt_at_time(text, purpose.age, int(now))
@@ -133,13 +133,13 @@ class Login:
 
 
 def login_id(state: str) -> str:
-    """Return the part of a login cookie's name that tells several logins apart."""
+    """Return the part of a login cookie's name that separates several logins."""
     return hashlib.sha256(state.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A signed-in identity, and what for."""
+    """A signed-in identity, and its purpose."""
 
     identity: Identity
     wish: Wish
@@ -170,7 +170,7 @@ class Code(Session):
 
 @dataclass(frozen=True, slots=True)
 class Visit(Session):
-    """A signed-in person who looks around; `used` is when it last saw a page, about."""
+    """A signed-in person at `/ui/`; `used` is the time of the last page, about."""
 
     used: float = 0.0
 

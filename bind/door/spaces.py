@@ -66,7 +66,7 @@ def terms_of(settings: DoorSettings, way: Connection, *, restricted: bool) -> Sp
 
 
 class Spaces:
-    """The spaces of those who sign in, on one control plane.
+    """The spaces of signed-in identities, on one control plane.
 
     With an `authorizer`, nothing is made that it does not allow, whatever was asked before.
     """

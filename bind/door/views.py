@@ -51,7 +51,7 @@ class Views:
         return self._informers.namespaces.by(SUBJECT, owner_key(identity))
 
     def namespaces(self) -> list[Manifest]:
-        """Return the Namespaces of all spaces that belong to somebody who signed in."""
+        """Return the Namespaces of all spaces of signed-in identities."""
         view = self._informers.namespaces
         found = (one for owner in view.values(SUBJECT) for one in view.by(SUBJECT, owner))
         return sorted(found, key=manifest.name_of)
@@ -88,11 +88,11 @@ class Views:
         return self._namespaces.get("", name) is not None
 
     def wrote_namespace(self, answer: Manifest) -> None:
-        """Take in what the API server answered to the write of a Namespace."""
+        """Take in the API server's answer to the write of a Namespace."""
         self._namespaces.wrote(answer)
 
     def _require_read(self) -> None:
-        """Raise Refused while views are not there: an empty one would say that all is absent."""
+        """Raise Refused while views are not there: an empty one would show that all is absent."""
         seen = self._informers
         views = (seen.templates, seen.crds, seen.namespaces, seen.exports, seen.requests)
         if not all(seen.recent(view).view.synced for view in views):

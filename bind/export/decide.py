@@ -208,7 +208,7 @@ def _alike(claims: Iterable[Manifest]) -> frozenset[bytes]:
 def _written(
     seen: Seen, change: Manifest, spec_hash: str
 ) -> tuple[tuple[Task, ...], tuple[Note, ...]]:
-    """Return the one write with all that differs, and what is told of it."""
+    """Return the one write with all differences, and the Events about it."""
     offer, annotations = _new_offer(seen), _annotations(seen)
     if not change and offer is None and not annotations:
         return (), ()
@@ -233,7 +233,7 @@ def _sentence(offer: Sequence[Manifest]) -> str:
 
 
 def _offered(seen: Seen) -> Sequence[Condition]:
-    """Tell of a template that is gone; a condition of ours, so not before there is something."""
+    """Report a template that is gone; a condition of ours, so not before there is one."""
     if seen.template is not None:
         return conditions.mended(seen.export, conditions.OFFERED)
     if seen.unsure:
@@ -247,7 +247,7 @@ def _offered(seen: Seen) -> Sequence[Condition]:
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
-    """A request, and what there is by the names that `resources` returns; what is not, is left out.
+    """A request, and the present objects by the names that `resources` returns.
 
     `exports` are those in the request's namespace; `templates` the one that counts of each
     resource (`api.by_resource`). `offered` are the resources of all templates,
@@ -350,7 +350,7 @@ def _export(seen: RequestView, name: str, terms: Terms) -> Create | Condition | 
 
 
 def _withheld(seen: RequestView, name: str) -> str:
-    """Return why a space may not have what others may, or ""."""
+    """Return the reason why a space does not get an offer that others get, or ""."""
     if seen.listed is not None:
         if name in seen.listed:
             return ""

@@ -51,7 +51,7 @@ class Brokers(BrokerConnections):
         self._informers.crds.subscribe(BROKER, lambda name: self._kinds_changed(str(name)))
 
     def _kinds_changed(self, name: str) -> None:
-        """Have a catalogue read that is older than a CRD: it lacks what that was made for."""
+        """Have a catalogue read that is older than a CRD: it lacks the CRD's offering."""
         connection = self.connection(name)
         known = None if connection is None else connection.catalogue.latest
         if known is not None and any(

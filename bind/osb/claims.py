@@ -100,7 +100,7 @@ class Claims:
     async def _execute(
         self, key: views.InstanceKey, view: InstanceView, part: Part
     ) -> timedelta | None:
-        """Execute a decision, then remember what it says to."""
+        """Execute a decision, then remember its results."""
         live, kind = self._about(view, part)
         decision = part.next.decision
         again = decision.again
@@ -121,7 +121,7 @@ class Claims:
         return again
 
     def _about(self, view: InstanceView, part: Part) -> tuple[Manifest | None, Kind]:
-        """Return the claim that a decision is about; of what has none, its first record."""
+        """Return the claim of a decision; without one, its first record."""
         of = view if part.binding is None else part.binding
         if of.live is not None:
             return of.live, of.kind.kind

@@ -39,7 +39,7 @@ UNREAD: Final = "it was not read yet"  # nobody has tried to connect
 
 @dataclass(slots=True)
 class Connection:
-    """A connection to one broker, with its catalogue. Made anew where its address changes.
+    """A connection to one broker, with its catalogue. Made again where its address changes.
 
     `look` has its reconciler look at it; `reads`: somebody needs its catalogue.
     """
@@ -90,7 +90,7 @@ class Connection:
         return outcome
 
     async def ask(self, request: HttpRequest, space: str = "") -> Answer | Unsent | Unknown:
-        """Return the answer to another request: whatever a server says, it takes calls."""
+        """Return the answer to another request: its server takes calls, with whatever answer."""
         if self.client is None:
             return Unsent(self.fault)
         answer = await self.client.send(request)

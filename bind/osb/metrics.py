@@ -59,7 +59,7 @@ class BrokerMetrics:
         return observe
 
     def broker(self, name: str, *, up: bool, records: Sequence[Manifest]) -> None:
-        """Note how a broker is, and what was made there."""
+        """Note the state of a broker, and of its records."""
         self._up.labels(name).set(up)
         states = Counter(get_text(each, "spec", "state") for each in records)
         for state in record.STATES:

@@ -138,5 +138,5 @@ def _workers(
 
 
 def _party_of(places: Places, key: object) -> Party:
-    """Return for whom a key is worked on: what many claims of an owner want waits for itself."""
+    """Return the party of a key: the claims of one owner wait for each other only."""
     return places.party(key.namespace) if isinstance(key, InstanceKey) else NOBODY

@@ -33,7 +33,7 @@ class Settings(Operation):
     def client(
         self, address: BrokerAddress, *, timeout: timedelta, observe: Observe | None
     ) -> BrokerClient:
-        """Return the client of a broker, which reaches what these settings allow."""
+        """Return the client of a broker, within the limits of these settings."""
         return BrokerClient(
             address,
             timeout=timeout,
@@ -45,7 +45,7 @@ class Settings(Operation):
 
 
 def parse(arguments: Sequence[str]) -> Settings:
-    """Return the settings that these arguments say.
+    """Return the settings of these arguments.
 
     Raises ConfigError for a wrong one, and SystemExit(0) after --help and --version.
     """

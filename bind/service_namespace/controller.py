@@ -120,7 +120,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         return None
 
     async def _searched(self, seen: Seen, namespace: str) -> Seen:
-        """Return it with what has to be known beyond doubt before data go, where it is known."""
+        """Return it with the facts that are proved before data go, where they are known."""
         seen = replace(seen, removal=await self._removal(seen.key))
         if seen.removal is None or not decide.needs_search(seen):
             return seen
@@ -133,7 +133,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         return decide.decide(view, scope=self._scope, bounds=self._bounds, now=now)
 
     def _witnessed(self, key: ObjectKey, seen: Seen, leaving: Manifest | None) -> bool:
-        """Note a Namespace beside its mapping; tell whether one that is left was noted."""
+        """Note a Namespace beside its mapping; return whether one that is left was noted."""
         if leaving is not None:
             return self._beside.get(key) == manifest.uid_of(leaving)
         if seen.mapping is None:

@@ -43,7 +43,7 @@ _SEARCH_AGAIN: Final = timedelta(minutes=30)
 
 
 def needs_search(seen: Seen) -> bool:
-    """Return whether nothing but what is in the Namespace can keep `decide` from deleting it."""
+    """Return whether nothing but the Namespace's content can keep `decide` from deleting it."""
     live, removal = facts.leaving(seen), seen.removal
     if live is None or seen.unsure or removal is None or removal.mapping is not None:
         return False
@@ -237,7 +237,7 @@ def _doubt(live: Manifest, removal: Removal) -> tuple[str, str] | None:
 
 
 def _unmarked(seen: Seen, live: Manifest) -> tuple[str, str] | None:
-    """Return the reason and the message of the Event where nobody can tell if it is a copy."""
+    """Return the reason and the message of the Event about a possible copy."""
     if seen.witnessed or keys.MADE_AT in manifest.annotations_of(live):
         return None
     name = manifest.name_of(live)
@@ -249,7 +249,7 @@ def _unmarked(seen: Seen, live: Manifest) -> tuple[str, str] | None:
 
 
 def _kept_for(seen: Seen, live: Manifest, contents: Contents | None) -> tuple[str, str] | None:
-    """Return the reason and the message of the Event where what is in it keeps it."""
+    """Return the reason and the message of the Event where its content keeps it."""
     name = manifest.name_of(live)
     if contents is None or contents.hidden:
         kind = "what is in it" if contents is None else contents.hidden

@@ -114,7 +114,7 @@ def chosen(seen: Seen) -> str:
 
 
 def target(seen: Seen) -> Manifest | None:
-    """Return the Namespace of the `chosen` name, whoever's it is."""
+    """Return the Namespace of the `chosen` name, of any owner."""
     name = chosen(seen)
     return next((one for one in seen.namespaces if manifest.name_of(one) == name), None)
 

@@ -73,7 +73,7 @@ class Source:
 
 
 async def bound(job: Job, source: Source) -> str:
-    """Bind, and return the table of what is bound.
+    """Bind, and return the table of bound resources.
 
     Raises ConfigError, BindEnded and its kinds, and ClusterErrors.
     """

@@ -120,7 +120,7 @@ class AppCluster:
     async def install(
         self, decision: Decision, rights: Rights, served: Sequence[konnector.Served]
     ) -> None:
-        """Make the konnector be there, with rights for what it serves. Raises ClusterErrors."""
+        """Install the konnector, with rights for its resources. Raises ClusterErrors."""
         rules = konnector.rules(served, rights)
         if decision.rights:
             if decision.policy:

@@ -149,7 +149,7 @@ def _as_accepted(claims: Sequence[Manifest]) -> list[Manifest]:
 
 
 def pending(binding: Manifest, now: str) -> Manifest:
-    """Return the patch that says of a new binding that its konnector has not come yet."""
+    """Return the patch by which a new binding reports that its konnector has not come yet."""
     return {
         "metadata": {"resourceVersion": manifest.resource_version_of(binding)},
         "status": {
@@ -287,7 +287,7 @@ def _names(claim: Manifest) -> list[str]:
 
 
 def require_known(accept: Collection[str], wanted: Sequence[Wanted]) -> None:
-    """Refuse in --accept what nothing claims. Raises ConfigError."""
+    """Refuse names in --accept that nothing claims. Raises ConfigError."""
     claimed_by = [claim for one in wanted for claim in one.claims]
     known = {name for one in claimed_by for name in (consent.claim_key(one), *_names(one))}
     unknown = sorted(set(accept) - known)

@@ -128,7 +128,7 @@ def age(seconds: int) -> str:
 
 
 async def printed(job: Job, output: str) -> str:
-    """Bind, and return the table of what is bound; of a dry run, the requests.
+    """Bind, and return the table of bound resources; of a dry run, the requests.
 
     Raises what `Bind.bind` does.
     """

@@ -57,7 +57,7 @@ class Progress:
 
 
 class BindEnded(KlutchError):
-    """A bind that ended early. `hint` says what to do about it."""
+    """A bind that ended early. `hint` is the remedy."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.FAILED
 
@@ -84,4 +84,4 @@ class NotInTime(BindEnded):
 
 
 class BadAnswer(BindEnded):
-    """A provider answered what cannot be used."""
+    """A provider's answer cannot be used."""

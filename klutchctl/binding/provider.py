@@ -181,7 +181,7 @@ def _device(device: Mapping[str, JSON]) -> Device | None:
 
 
 def with_query(url: str, fields: Mapping[str, str]) -> str:
-    """Return the URL with further fields in its query; what it has stays. Raises ValueError."""
+    """Return the URL with further fields in its query; present ones stay. Raises ValueError."""
     parts = urlsplit(url)
     query = "&".join(filter(None, (parts.query, urlencode(sorted(fields.items())))))
     return urlunsplit(parts._replace(query=query))
@@ -271,7 +271,7 @@ def _bearer(token: Secret) -> Mapping[str, Secret]:
 async def _posted(
     http: Http, url: str, body: Mapping[str, JSON], headers: Mapping[str, Secret]
 ) -> Manifest:
-    """Post until it is not told to come again; what the door makes for it can be asked twice."""
+    """Post until the answer is final; the door repeats its results."""
     loop = asyncio.get_running_loop()
     end = loop.time() + _AGAIN
     content = json.dumps(body).encode()

@@ -33,7 +33,7 @@ _MOST: Final = 100  # resources, claims
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A resource that a provider grants, and what it claims for it."""
+    """A resource that a provider grants, and its claims."""
 
     resource: GroupResource
     claims: Sequence[Manifest] = ()

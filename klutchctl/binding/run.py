@@ -85,7 +85,7 @@ Agreed: TypeAlias = tuple[Wanted, Sequence[Manifest] | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
-    """A run, and what it works with. `connect` opens the provider's cluster."""
+    """A run, and its parts. `connect` opens the provider's cluster."""
 
     asked: Asked
     http: Http
@@ -106,7 +106,7 @@ class Bind:
         return await self._signed_in(provider, write=provider.door is None)
 
     async def bind(self) -> list[GroupResource]:
-        """Bind, and return what is bound.
+        """Bind, and return the bound resources.
 
         Raises ConfigError, BindEnded and its kinds, and ClusterErrors.
         """
@@ -222,7 +222,7 @@ class Bind:
 
 
 def require_issuer(door: FrontDoor, asked: Asked) -> None:
-    """Refuse a front door that names another identity provider than was said.
+    """Refuse a front door that names another identity provider than --issuer.
 
     It would get what proves a machine, and could sign in with that elsewhere. Raises ConfigError.
     """

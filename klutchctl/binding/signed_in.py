@@ -249,7 +249,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The answer that belongs to a session. `door`: who issues codes, None for an original."""
+    """The answer that belongs to a session. `door`: the issuer of codes, None for an original."""
 
     session: str
     door: str | None

@@ -293,7 +293,7 @@ async def _applied(
     settings: Settings,
     options: WriteOptions,
 ) -> ExitCode:
-    """Apply a plan, show how far it is and what was done, and return the exit code.
+    """Apply a plan, show the progress and the results, and return the exit code.
 
     Raises Locked.
     """

@@ -134,7 +134,7 @@ async def _live(
 
 
 async def _looks(states: "States", fleet: "Fleet", settings: Settings, every: float) -> None:
-    """Look at the clusters again and again, and publish how units are and what waits."""
+    """Look at the clusters again and again, and publish the health of units and waiting lines."""
     from asyncio import sleep
 
     from klutchctl import repository

@@ -86,7 +86,7 @@ def _faults_of(where: str) -> Iterator[None]:
 
 
 def _finish(folder: Path, output: "Output", *, check: bool) -> int:
-    """Write the files, or say which differ."""
+    """Write the files, or list those that differ."""
     from klutchctl import broker_files
     from klutchctl.render.terminal import visible
 

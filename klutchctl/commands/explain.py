@@ -1,4 +1,4 @@
-"""`klutchctl explain`: prints the meaning of a reason, and what to do. Contacts nothing."""
+"""`klutchctl explain`: prints the meaning of a reason, and the remedy. Contacts nothing."""
 
 import re
 from collections.abc import Iterator

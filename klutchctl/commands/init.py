@@ -160,7 +160,7 @@ def _apps(options: Sequence[str]) -> Mapping[str, str]:
 
 
 def _named(text: str, where: str) -> tuple[str, str]:
-    """Return the name of a cluster and its context, which is the name where none is said."""
+    """Return the name of a cluster and its context, which is the name where there is none."""
     from reconciler.fleet.base_model import NAME
 
     name, equals, context = text.partition("=")
@@ -209,7 +209,7 @@ def import_(
 
 
 def _imported(path: Path, out: Path | None, settings: Settings) -> int:
-    """Import into the fleet at `path`, tell what was found, and return the exit code."""
+    """Import into the fleet at `path`, report the results, and return the exit code."""
     import uvloop
 
     from klutchctl import files, repository
@@ -270,7 +270,7 @@ class _Import:
         return path
 
     async def found(self, target: str) -> tuple[_Made, list[tuple[str, str]]]:
-        """Read the clusters; return what is imported, and what was not read and why."""
+        """Read the clusters; return the imports, and the unread clusters with the reasons."""
         from klutchctl import repository
         from reconciler.core.live import ClusterState, Unavailable
         from reconciler.kube import registry

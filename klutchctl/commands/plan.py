@@ -83,7 +83,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
 
 @contextmanager
 def _failure_commented(outputs: tuple[Output, ...]) -> "Iterator[None]":
-    """Let a comment say why there is no plan: else that of an earlier push would stay."""
+    """Have a comment give the reason why there is no plan: else an earlier one would stay."""
     try:
         yield
     except Exception as error:
@@ -236,7 +236,7 @@ async def _planned(
     *,
     credentials: bool,
 ) -> "tuple[Plan, float]":
-    """Read the clusters, and what planning asks beyond the usual; return how long that took."""
+    """Read the clusters, and the further questions of planning; return how long that took."""
     from reconciler import run
     from reconciler.kube import registry
 

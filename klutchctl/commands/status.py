@@ -136,7 +136,7 @@ async def _look(
     show: "Callable[[Board], None]",
     every: float | None,
 ) -> "Board":
-    """Look at the clusters and show what was seen; again and again where `every` says so."""
+    """Look at the clusters and show the results; again and again with `every`."""
     from asyncio import sleep
 
     from reconciler.controller.tasks import now_here
@@ -191,7 +191,7 @@ def _html(board: "Board") -> str:
 
 
 def _screen(*, color: bool) -> "Callable[[Board], None]":
-    """Draw each look over the one before. What does not fit is cut, and said to be."""
+    """Draw each look over the one before. Lines that do not fit are cut, with a note."""
     from klutchctl.render import status
 
     def show(board: "Board") -> None:
@@ -206,7 +206,7 @@ def _screen(*, color: bool) -> "Callable[[Board], None]":
 
 
 def _log(*, as_json: bool) -> "Callable[[Board], None]":
-    """Write the first look as it is, and of each later one what changed."""
+    """Write the first look as it is, and the changes of each later one."""
     from klutchctl.render import status
 
     before: Board | None = None
@@ -260,7 +260,7 @@ async def _observe(fleet: "Fleet", settings: Settings, chosen: frozenset[str] | 
 
 
 def _report(fleet: "Fleet", live: "Live", out: Path, *, allow_unreachable: bool) -> ExitCode:
-    """Print the content of the file, and what is missing, apart from suspended clusters."""
+    """Print the content of the file, and the missing parts, apart from suspended clusters."""
     from reconciler.core.live import Unavailable
 
     verdicts: dict[str, ClusterState | Unavailable] = {
@@ -357,7 +357,7 @@ async def _asked(
 async def _health(
     loaded: "Loaded", seen: "Look", found: "Explanation", clusters: "Clusters", pace: "Pace"
 ) -> "tuple[UnitHealth, ...]":
-    """Return how the units are, by what was seen and the CRDs that only the cluster can tell."""
+    """Return the health of the units, by the look and the CRDs that only the cluster has."""
     from reconciler.controller.tasks import now_here
     from reconciler.health import board, survey
 

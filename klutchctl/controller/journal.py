@@ -18,7 +18,7 @@ from reconciler.watch.loop import Observer, Signs, ailment, result_of
 
 
 class News(Observer, ABC):
-    """An observer that says what is new; what it said last it does not say again.
+    """An observer that reports news once.
 
     `is_first`: no round has come to an end before the present one.
     """

@@ -103,7 +103,7 @@ class ReadyWaits:
 
 
 def _ready_at(unit: BoundUnit, looked: datetime, began: float) -> float:
-    """Return when the unit became Ready: as it says, or when it was found where it stayed so."""
+    """Return when the unit became Ready: by its status, or when it was found so and stayed."""
     since = unit.health.since
     if since is not None and unit.health.exact and since.timestamp() > began:
         return since.timestamp()
@@ -197,7 +197,7 @@ class FleetMetrics(Collector, Observer):
         yield from families(self._state, self._unseen)
 
     def listener(self, before: FleetState, after: FleetState) -> None:
-        """Take the next state: what `States` calls."""
+        """Take the next state: `States` calls this."""
         self._state = after
         if (seconds := self._commit.after(before, after, self._now())) is not None:
             self._in_place.observe(seconds)

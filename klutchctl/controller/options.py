@@ -137,7 +137,7 @@ def home(
     *,
     leads: bool,
 ) -> Home:
-    """Return where the controller keeps its own objects, in its own namespace unless it is told."""
+    """Return the place of the controller's own objects: its own namespace by default."""
     own = lease or environ.get("POD_NAMESPACE") or KLUTCH_NAMESPACE
     return Home(context, own if leads else None, status or own)
 

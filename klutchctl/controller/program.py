@@ -108,7 +108,7 @@ class Controller:
             beating.cancel()
 
     def _home(self) -> Connection:
-        """Return the way to the cluster it runs in, whatever the kubeconfig of the fleet says."""
+        """Return the way to the cluster it runs in, whatever the fleet's kubeconfig is."""
         environ, context = self._parts.settings.environ, self._options.home.context
         if context is None and IN_CLUSTER in environ:
             return in_cluster(environ=environ, name="home")

@@ -80,7 +80,7 @@ class Rounds:
         self.stop = asyncio.Event()
 
     def heed(self, suspended: Callable[[], str]) -> None:
-        """Let no write start any more, of a round that has begun, once `suspended` says why."""
+        """Let a begun round start no more writes once `suspended` has a reason."""
         self._suspended = suspended
 
     @property
@@ -96,7 +96,7 @@ class Rounds:
             self._fence.close(why)
 
     async def make(self, fleet: Fleet, scope: Scope) -> RoundResult:
-        """Plan, and apply what no guard holds back. Raises Stopped, and what an apply raises."""
+        """Plan, and apply all lines without a guard. Raises Stopped, and the errors of an apply."""
         only = _both(repository.chosen(fleet, self._settings), scope)
         clusters = await self._ways(fleet, anew=scope is None)
         pace = self._settings.pace()
@@ -158,7 +158,7 @@ class Rounds:
     async def _board(
         self, fleet: Fleet, found: Look, report: Report, clusters: Registry, only: Scope
     ) -> Board | None:
-        """Return how units are by what the round read, and by another look where it wrote."""
+        """Return the health of units by the round's reads, and by another look after writes."""
         pace = self._settings.pace()
         written = {one.change.cluster for one in report.outcomes if one.status in GOOD}
         view = view_of(fleet, found.live, only=only)
@@ -203,7 +203,7 @@ def _both(chosen: Scope, scope: Scope) -> Scope:
 
 
 class Publishing(Observer):
-    """An observer that fills `states`. `sentence` is what a person reads of an error."""
+    """An observer that fills `states`. `sentence` makes the text of an error for people."""
 
     def __init__(
         self, states: States, *, now: Callable[[], datetime], sentence: Callable[[Exception], str]
@@ -214,7 +214,7 @@ class Publishing(Observer):
         self.snapshot: Snapshot | None = None  # of the files in use
 
     def follow(self, source: Server) -> None:
-        """Publish from now on what this one has looked at."""
+        """Publish the looks of this one from now on."""
         self._source = source
 
     def _looked(self) -> FleetState:

@@ -49,7 +49,7 @@ class Followed:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Return the address of what is followed on a server, and the ref there or ""."""
+        """Return the address of the followed source on a server, and the ref there or ""."""
         return (str(self.url), self.ref or "HEAD") if self.flux is None else (str(self.flux), "")
 
 

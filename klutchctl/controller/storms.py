@@ -103,7 +103,7 @@ class Calmed:
 
 
 def calmed(storms: Storms, plan: Plan, *, now: datetime, terms: Terms) -> Calmed:
-    """Hold back the lines of a plan that would repair what has to rest."""
+    """Hold back the lines of a plan that would repair a storm that rests."""
     flips = {ref: one for ref, one in storms.flips.items() if not _is_over(one, now, terms)}
     begun: list[Ref] = []
     resting: list[Tripped] = []

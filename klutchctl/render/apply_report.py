@@ -80,7 +80,7 @@ def text(report: Report, *, whole: bool = True, color: bool = False) -> str:
 
 
 def summary(report: Report) -> str:
-    """Return the last sentence: what was done, what was not, and what nothing could be done of."""
+    """Return the last sentence: the lines that were done, were not, and could not be."""
     counted = Counter(one.status for one in report.outcomes)
     parts = [f"{counted[status]} {status.value}" for status in Status if counted[status]]
     if report.ready or report.not_ready:
@@ -108,7 +108,7 @@ def _by_cluster(outcomes: Sequence[Outcome], *, color: bool) -> Iterator[list[st
 
 
 def _by_cause(outcomes: Sequence[Outcome], *, color: bool) -> Iterator[str]:
-    """Yield each cause of what was not done, and below it the first lines that it is about."""
+    """Yield each cause of undone lines, and below it the first of them."""
     causes: dict[tuple[Status, str], list[Change]] = {}
     for one in outcomes:
         causes.setdefault((one.status, one.message), []).append(one.change)
@@ -273,7 +273,7 @@ def _line(outcome: Outcome) -> str:
 
 
 class _Board:
-    """The clusters that something happened in last, one line each, below what was done."""
+    """The clusters of the last outcomes, one line each, below all outcomes."""
 
     def __init__(self, console: "Console") -> None:
         self._console = console
@@ -331,7 +331,7 @@ def stamped(text: str, now: datetime) -> str:
 
 
 def ends(why: str, sent: int, *, fetches: bool = False) -> str:
-    """Return that a run ends, and what it waits for.
+    """Return that a run ends, and the work that it waits for.
 
     `sent`: writes without an answer so far. `fetches`: its files come from a server.
     """
@@ -350,7 +350,7 @@ _BECAUSE: Final = {
 
 
 def fleet_read(fleet: Fleet, warnings: Sequence[Problem], *, same: bool = False) -> str:
-    """Return that the files are of use, and what is odd about them.
+    """Return that the files are of use, with their warnings.
 
     `same`: they ask for just what those before them did.
     """
@@ -361,7 +361,7 @@ def fleet_read(fleet: Fleet, warnings: Sequence[Problem], *, same: bool = False)
 
 
 def fleet_unreadable(sentence: str) -> str:
-    """Return that the files are of no use, and what follows from that."""
+    """Return that the files are of no use, and the effect of that."""
     return f"{visible_lines(sentence)}\nNothing is changed until the files can be used again."
 
 

@@ -31,7 +31,7 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
 def as_text(fleet: Fleet, objects: Sequence[Wanted]) -> str:
-    """Return one YAML document per object, with comments that say where it goes and why."""
+    """Return one YAML document per object, with comments about its place and its reason."""
     written: dict[int, list[str]] = {}  # by identity: every cluster has the same long CRD
     lines: list[str] = []
     for wanted in objects:

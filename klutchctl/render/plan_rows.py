@@ -197,7 +197,7 @@ def tripped(plan: Plan) -> tuple[tuple[str, str], ...]:
 def unread(
     unseen: Sequence[UnseenCluster], known: Iterable[str] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """Return (cluster, why and what to do) of each cluster that could not be read.
+    """Return (cluster, reason and remedy) of each cluster that could not be read.
 
     Of those behind a control plane that is among them, its own line says why. With all that are
     `known`, those share a line that say the same.
@@ -239,7 +239,7 @@ def heading(plan: Plan) -> str:
 
 
 def short_commit(revision: str) -> str:
-    """Return the first characters of a commit; what is not a commit as it is."""
+    """Return the first characters of a commit; any other text stays."""
     commit, plus, rest = revision.partition("+")
     is_commit = len(commit) in (40, 64) and set(commit) <= set("0123456789abcdef")
     return visible(f"{commit[:_COMMIT_SHOWN] if is_commit else commit}{plus}{rest}")

@@ -36,7 +36,7 @@ _LEVELS: Final[Mapping[Severity, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Problems in the order of their places, and what a fleet without them is made of.
+    """Problems in the order of their places, and the content of a fleet without them.
 
     `folder` stands before each path: "" or with "/" at the end. `counts` are nouns with numbers,
     in the order of telling; none where the fleet cannot be used. `files` are those that were read.
@@ -60,7 +60,7 @@ class Findings:
 
 
 def text(findings: Findings, *, color: bool = False) -> str:
-    """Return a line for each problem, and below it what stands there and its hint; then sums."""
+    """Return a line for each problem, and below it the source line and its hint; then sums."""
     lines: list[str] = []
     for number, (problem, more) in enumerate(alike(findings.problems)):
         lines.append(_line(findings, problem, color=color))

@@ -47,7 +47,7 @@ def plan() -> dict[str, Any]:
 
 
 def status() -> dict[str, Any]:
-    """Return the schema of `status -o json`, and of what a controller writes."""
+    """Return the schema of `status -o json`, and of a controller's files."""
     title = "The status of a fleet by klutchctl"
     return _schema(status_document.adapter(), title, status_document.FORMAT)
 

@@ -112,7 +112,7 @@ class LineDocument:
         return cls(change=change, status=outcome.status, message=outcome.message)
 
     def line(self) -> tuple[Change, Outcome | None]:
-        """Return the line, without what it would write."""
+        """Return the line, without its manifest."""
         if self.status is None:
             return self.change, None
         return self.change, Outcome(self.change, self.status, self.message)
@@ -189,7 +189,7 @@ _FORMAT: Final = typed_json.Format(FORMAT, VERSION, "a status document", HINT, S
 
 
 def dump(board: Board, *, state: FleetState | None = None) -> str:
-    """Return one JSON object and a newline; with what a controller knows, where one does."""
+    """Return one JSON object and a newline; with the facts of a controller, if there is one."""
     document = _as(
         StatusDocument,
         board,

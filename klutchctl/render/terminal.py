@@ -38,7 +38,7 @@ class Style(StrEnum):
 
 
 def visible(text: str) -> str:
-    """Return the text on one line, with what does not print written as an escape."""
+    """Return the text on one line, with unprintable characters written as escapes."""
     if not (text.isascii() and text.isprintable()):
         text = "".join(
             one.encode("unicode_escape").decode() if unicodedata.category(one) in _UNSAFE else one
@@ -53,7 +53,7 @@ def visible_lines(text: str) -> str:
 
 
 def line(text: str) -> str:
-    """Return a whole line: `visible`, and no command by what it begins with."""
+    """Return a whole line: `visible`, with no start that is a command."""
     shown = visible(text)
     return f"./{shown}" if shown.lstrip().startswith("::") else shown
 

@@ -102,7 +102,7 @@ class Workshop:
 def workshop(
     recipe: Recipe, folder: str, *, cache_home: Path, environ: Mapping[str, str]
 ) -> Workshop:
-    """Return the ordinary place of what `recipe` makes; `folder` names it in our cache."""
+    """Return the usual folder of a build of `recipe`; `folder` names it in our cache."""
     cache = Cache(cache_home / "klutchctl" / folder, recipe.subject)
     return Workshop(cache, environ, go_build.packaged_go())
 
@@ -110,7 +110,7 @@ def workshop(
 def provide(
     release: Release, where: Workshop, *, downloads: Origins | None = None, progress: Progress
 ) -> Mapping[Program, Path]:
-    """Return every program's executable, made now if need be, and say where it comes from.
+    """Return every program's executable, made now if need be, and print its origin.
 
     What is not there is built, or fetched from `downloads`. Raises HostError.
     """
@@ -124,7 +124,7 @@ def provide(
 
 
 def provide_built(where: Workshop, recipe: Recipe, *, progress: Progress) -> Path:
-    """Return the folder with all that `recipe` makes, built now if need be, and say which it is.
+    """Return the folder with a build of `recipe`, made now if need be, and print its name.
 
     Raises HostError.
     """

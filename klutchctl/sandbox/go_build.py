@@ -25,7 +25,7 @@ _NOT_INHERITED: Final = ("GOOS", "GOARCH", "GO111MODULE", "GOEXPERIMENT", "GOENV
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A usable `go`, and what it calls its version."""
+    """A usable `go`, and its own name for its version."""
 
     go: Path
     version: str

@@ -10,7 +10,7 @@ import sys
 
 
 def main(user: str, folder: str, *command: str) -> None:
-    """Never return: be the program, or end with 127 and say why."""
+    """Never return: be the program, or end with 127 and the reason."""
     try:
         if user != "-":
             uid, gid = map(int, user.split(":"))

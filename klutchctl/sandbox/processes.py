@@ -73,7 +73,7 @@ class Decision:
 
 
 def decide(wanted: Sequence[Server], observed: Sequence[Observed]) -> Decision:
-    """Compare the commands. What runs by another one, twice, or for nothing is stopped."""
+    """Compare the commands. Programs under another command, doubles and needless ones stop."""
     kept: set[int] = set()
     start: list[Server] = []
     for server in wanted:
@@ -172,7 +172,7 @@ def start(server: Server, program: Path) -> None:
 
 
 def marked(identity: str, digest: str = "") -> Mapping[str, str]:
-    """Return the environment that lets `observe` find a process, and what that starts."""
+    """Return the environment by which `observe` finds a process, and its children."""
     return {**_environment(), _MARK: f"{digest} {identity}"}
 
 
@@ -261,7 +261,7 @@ def _is_gone(handle: psutil.Process) -> bool:
 
 
 def unprivileged_owner() -> Owner | None:
-    """Return the user to run what refuses to run as root.
+    """Return the user for programs that refuse to run as root.
 
     None where this user will do, or there is no other.
     """
@@ -277,7 +277,7 @@ def unprivileged_owner() -> Owner | None:
 
 
 def port_range(text: str) -> range | None:
-    """Return the ports that PORTS_VARIABLE says, None for the usual ones. Raises ConfigError."""
+    """Return the ports of PORTS_VARIABLE, None for the usual ones. Raises ConfigError."""
     if not text:
         return None
     first, _, last = text.partition("-")

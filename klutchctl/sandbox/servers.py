@@ -60,7 +60,7 @@ class PortProbe:
 
 @dataclass(frozen=True, slots=True)
 class LifeProbe:
-    """Ready once the process has run for `seconds`: it says nothing about itself."""
+    """Ready once the process has run for `seconds`: it has no probe of its own."""
 
     seconds: float
 
@@ -294,7 +294,7 @@ def _of_member(
     ports: tuple[int, ...] = (),
     path: str,
 ) -> Server:
-    """Return a server of one cluster, which its first argument tells from others."""
+    """Return a server of one cluster, with a first argument that identifies it."""
     pki = layout.pki(member.id)
     return Server(
         name=f"{program} of {member.context}",

@@ -178,7 +178,7 @@ def _ok(connection: http.client.HTTPConnection, path: str) -> bool:
 
 
 def _postgresql_ok(port: int, timeout: float) -> bool:
-    """Begin to log in: a server that starts or stops says so in place of a question or a no."""
+    """Begin to log in: a server that starts or stops answers neither a question nor a no."""
     with socket.create_connection((LOOPBACK, port), timeout=timeout) as connection:
         connection.sendall(struct.pack("!ii", len(_LOGIN) + 8, _PROTOCOL_3) + _LOGIN)
         answer = connection.recv(_LONGEST_ANSWER)

@@ -66,7 +66,7 @@ class Layout:
 
     @property
     def services(self) -> Path:
-        """Everything of what runs beside the clusters, but its logs."""
+        """The folder of all programs beside the clusters, but their logs."""
         return self.root / "services"
 
     @property
@@ -283,7 +283,7 @@ def lacking(state: State, wanted: Sequence[Wanted]) -> tuple[Member, ...]:
 
 
 def extend(state: State | None, wanted: Sequence[Wanted], *, new_ports: NewPorts) -> State:
-    """Return `state` with the clusters of `wanted` added; what is there keeps its ports."""
+    """Return `state` with the clusters of `wanted` added; present ones keep their ports."""
     if state is None:
         client, peer = new_ports(2)
         state = State(etcd_port=client, etcd_peer_port=peer, members=())

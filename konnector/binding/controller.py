@@ -132,7 +132,7 @@ class Bindings:
         return next((one for one in found if manifest.uid_of(one) in uids), found[0])
 
     async def reconcile(self, key: ObjectKey) -> timedelta | None:
-        """Look at one binding, and do what follows."""
+        """Reconcile one binding."""
         live = self._recent.get(*key)
         if live is None:
             return await self._gone(key)
@@ -160,7 +160,7 @@ class Bindings:
         return _LOOK if well else _WAIT
 
     async def _report_withdrawal(self, key: ObjectKey, seen: Seen) -> None:
-        """Have instances say that their kind is exported no more; once, and not at each flicker."""
+        """Report at the instances that their kind is exported no more; not at each flicker."""
         if (body := seen.withdrawn) is None:
             self._withdrawn.pop(key, None)
             return
@@ -203,7 +203,7 @@ class Bindings:
         return judge.judge(live, secret, control_plane_mode=self._context.control_plane_mode)
 
     async def _gone(self, key: ObjectKey) -> timedelta | None:
-        """End the sync, have that told, and then let the provider go, and the Secret with it."""
+        """End the sync, report that, and then release the provider, and the Secret with it."""
         provider = self._providers.of(key)
         if provider is not None:
             await provider.want(key, None)

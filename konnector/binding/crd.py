@@ -320,7 +320,7 @@ def _marks_change(live: Manifest, owner: Owner, notes: Mapping[str, str]) -> dic
 
 
 def _spec_change(live: Manifest, stated: Manifest) -> dict[str, JSON]:
-    """Return the merge patch that makes a live spec say what the export says; {} where it does."""
+    """Return the merge patch from a live spec to that of the export; {} where they agree."""
     kind = manifest.get_text(stated, "names", "kind")
     defaults: Manifest = {"singular": kind.lower(), "listKind": f"{kind}List"}
     target = {

@@ -27,7 +27,7 @@ _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
 
 
 def alike(one: JSON, other: JSON) -> bool:
-    """Return whether two lists of versions say the same in the same order."""
+    """Return whether two lists of versions are equal in the same order."""
     return canonical(_plain_versions(one)) == canonical(_plain_versions(other))
 
 
@@ -38,7 +38,7 @@ def _plain_versions(versions: JSON) -> JSON:
 
 
 def plain(version: Manifest) -> dict[str, JSON]:
-    """Return a version without what an API server drops: empty texts and lists, false, zero."""
+    """Return a version without values that an API server drops: empty texts and lists, false, 0."""
     kept = filled(version, version.keys() - {"name", "served", "storage", "subresources"})
     subresources = get_map(version, "subresources")
     if "scale" in subresources:

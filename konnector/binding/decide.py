@@ -93,7 +93,7 @@ class Seen:
 
     @property
     def synced(self) -> bool:
-        """Whether enough is known of a provider to judge what it offers."""
+        """Whether enough is known of a provider to judge its offers."""
         known = bool(self.space_uid) or not self.control_plane_mode
         return self.provider is not None and self.provider.synced and known
 
@@ -264,7 +264,7 @@ def _is_starting(seen: Seen) -> bool:
 
 
 def _not_known(seen: Seen) -> tuple[Sequence[str], str]:
-    """Return the conditions of which nothing can be said, unless it is said, and why."""
+    """Return the conditions that are Unknown where no other verdict is there, and why."""
     if seen.provider is None:
         # With a Secret that can be used, there is a provider in a moment.
         types = () if seen.judged.usable else _OF_THE_PROVIDER

@@ -69,7 +69,7 @@ Object: TypeAlias = tuple[Kind, Manifest]  # an object with its kind, as its clu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A binding, and what is left of its sync.
+    """A binding, and the remains of its sync.
 
     `cluster` is the cluster that the binding is in, and `kind` what it is there: Klutch up to 1.5.0
     has bindings without namespaces. `mappings` are the APIServiceNamespaces of the space. `copies`
@@ -155,7 +155,7 @@ def freed(found: Sequence[Object], crd: Manifest | None, now: datetime) -> Decis
 
 
 def stopped(found: Sequence[Object], crd: Manifest | None, stop: Stop, now: datetime) -> Decision:
-    """Have instances say that their sync has stopped, where they do not and stay."""
+    """Report at instances that stay that their sync has stopped, where they do not yet."""
     return writes_each(_report(kind, one, crd, stop, now) for kind, one in found)
 
 
@@ -168,7 +168,7 @@ def unserved(crd: Manifest | None) -> Patch | None:
 
 
 def reported(decision: Decision, instances: Sequence[Object]) -> list[tuple[Ref, Manifest]]:
-    """Return the instances that say, by a decision, that their sync has stopped."""
+    """Return the instances that a decision reports as no longer synced."""
     refs = {step.ref for step in decision.steps if isinstance(step, Patch)}
     found = [(manifest.ref_of(APP_CLUSTER, kind, one), one) for kind, one in instances]
     return [(ref, one) for ref, one in found if ref in refs and not manifest.is_deleting(one)]
@@ -209,7 +209,7 @@ def _awaits_deletes(seen: Seen) -> bool:
 
 
 def _marked(seen: Seen, *, drains: bool) -> Decision:
-    """Hold the binding exactly while it says how it is to be let go."""
+    """Hold the binding exactly while it states how to release it."""
     binding = seen.binding
     if manifest.is_deleting(binding) or drains == _asks(binding):
         return NOTHING
@@ -329,7 +329,7 @@ def _unmarked(seen: Seen, left: Sequence[Object]) -> list[Step]:
 
 
 def _ends(seen: Seen) -> Decision:
-    """Let the binding go, once what remains of it was stated: nobody could tell it later."""
+    """Release the binding, once its remains were reported: nobody could do so later."""
     if not seen.reported:
         return _drains("Waiting until the export reports the end of the sync")
     return _let_go(seen)

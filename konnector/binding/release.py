@@ -81,13 +81,13 @@ def report(
     instances: Sequence[Object],
     stop: Stop = claim_status.RELEASED,
 ) -> None:
-    """Record an Event about each instance of which a decision says that its sync has stopped."""
+    """Record an Event about each instance that a decision reports as no longer synced."""
     for ref, live in drain.reported(decision, instances):
         context.runtime.recorder.record(ref, live, stop.note)
 
 
 async def report_withdrawal(context: AgentContext, body: Manifest) -> bool:
-    """Have the instances of a kind that is exported no more say so, and its CRD warn.
+    """Report at the instances of a withdrawn kind, and have its CRD warn.
 
     `body` is that CRD. Returns whether it is done, as far as it is allowed: else try it again.
     """
@@ -105,7 +105,7 @@ async def report_withdrawal(context: AgentContext, body: Manifest) -> bool:
 
 
 async def warn(context: AgentContext, step: Step | None) -> bool:
-    """Have a CRD warn those who use what is bound no more; that holds no release up.
+    """Have a CRD warn users of a kind that is bound no more; that holds no release up.
 
     Returns whether it is done, as far as it is allowed.
     """

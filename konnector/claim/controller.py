@@ -59,7 +59,7 @@ class Claims(PairedSync):
         self.view.store.subscribe(_LIVING, self._living_changed)
 
     def follow(self, terms: InstanceTerms) -> None:
-        """Let the binding say this from now on."""
+        """Follow other terms of the binding from now on."""
         self.guard.withdraw(terms.withdrawn)
         if terms != self._terms:
             self._terms = terms
@@ -126,7 +126,7 @@ class Claims(PairedSync):
         )
 
     async def run(self) -> None:
-        """Sync until `stop`, and end what is under way."""
+        """Sync until `stop`, and end the sync under way."""
         try:
             await super().run()
         finally:
@@ -135,7 +135,7 @@ class Claims(PairedSync):
             self._states.clear()
 
     async def sync(self, place: ObjectKey) -> timedelta | None:
-        """Look at one claim and its copy, and write what follows."""
+        """Reconcile one claim and its copy."""
         there = self.there(place.namespace)
         if there is None:
             self.guard.note(place)
@@ -256,7 +256,7 @@ class Claims(PairedSync):
             self.link.around.changed(self.kind.resource)
 
     def _again(self, seen: Seen) -> timedelta | None:
-        """Return when to look again at what is held up by what no event tells the end of."""
+        """Return the time of the next look at obstacles without an event at their end."""
         unmapped = seen.unmapped and seen.copy is not None and not copies.is_managed(seen.copy)
         if seen.create_guard == mass_loss_decide.NOT_YET:
             return mass_loss_decide.SURE_AFTER
@@ -365,7 +365,7 @@ class Claims(PairedSync):
         return tried == self._state(claim, copy)
 
     def _note_applied(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
-        """Remember an apply after which the copy still is not what the claim says.
+        """Remember an apply after which the copy still differs from the claim.
 
         So it is with what an API server or a webhook of the provider changes back.
         """
@@ -382,7 +382,7 @@ class Claims(PairedSync):
         return manifest.digest(asked), manifest.digest(given)
 
     def report(self, place: ObjectKey, problem: str) -> None:
-        """Have the binding report what is wrong with a claim; "" for nothing any more."""
+        """Report at the binding the problem of a claim; "" for none any more."""
         self.link.troubles.report(self.kind.resource, str(place), problem)
 
     def _claim_name(self, copy: Manifest) -> Sequence[str]:

@@ -192,7 +192,7 @@ def goes_up(group: str, key: str, more: Set[str] = NO_MORE) -> bool:
 
 
 def is_left(group: str, key: str, more: Set[str] = NO_MORE) -> bool:
-    """Return whether what a copy has under this key stays as it is: nobody carries it any more."""
+    """Return whether a copy's value under this key stays as it is: nobody carries it any more."""
     return not key.startswith(_STAYS) and not goes_up(group, key, more)
 
 

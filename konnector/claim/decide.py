@@ -123,7 +123,7 @@ def marks_in(seen: Seen, claim: Manifest, copy: Manifest) -> timedelta:
 
 
 def waiting(pair: Pair, seen: Seen, claim: Manifest, note: Note) -> Decision:
-    """Say at a claim why it waits: by an Event, and by a condition where that takes a person."""
+    """Report at a claim why it waits: by an Event, and by a condition where that takes a person."""
     write = () if note.message == NOT_YET else status.waiting(pair, claim, note, seen.now)
     return replace(_decision(write), notes=(note,))
 
@@ -140,7 +140,7 @@ def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
 
 
 def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
-    """Keep a copy whose claim is absent, as an orphan; bring down what no konnector made (D.4)."""
+    """Keep a copy without its claim, as an orphan; bring down objects of no konnector (D.4)."""
     copy = seen.copy
     if copy is None or manifest.is_deleting(copy):
         return NOTHING
@@ -275,7 +275,7 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
 
 
 def _let_be(pair: Pair, copy: Manifest, tasks: Sequence[tuple[Step, ...]]) -> Decision:
-    """Leave the fields that the export leaves out to the control plane, with what they hold.
+    """Leave the fields that the export leaves out to the control plane, with their values.
 
     As long as they are ours, an apply that does not state them would remove them.
     """
@@ -319,7 +319,7 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
 
 
 def _before_apply(pair: Pair, copy: Manifest, wanted: Manifest) -> Sequence[Manifest]:
-    """Return the JSON Patch without which an apply would not take back what it has to."""
+    """Return the JSON Patch without which an apply would leave former fields."""
     writer, *others = WRITERS
     taken_over = field_set.created_to_applied(copy, manager=writer, from_managers=others) or []
     ours, theirs = field_set.owned(copy, *WRITERS), field_set.owned_by_others(copy, *WRITERS)
@@ -380,7 +380,7 @@ def _joining(pair: Pair, claim: Manifest, copy: Manifest) -> decision.Patch:
 
 
 def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> tuple[Step, ...]:
-    """Return the patch of a claim's metadata; nothing where there is nothing to say."""
+    """Return the patch of a claim's metadata; nothing where it agrees."""
     if not metadata:
         return ()
     return (decision.modification(APP_CLUSTER, pair.kind, claim, metadata=metadata),)

@@ -60,7 +60,7 @@ _OBSERVED: Final = "observedGeneration"
 
 
 def waiting(pair: Pair, claim: Manifest, note: Note, now: datetime) -> tuple[Step, ...]:
-    """Return the patch that says why a claim waits, where its status has conditions.
+    """Return the patch with the reason why a claim waits, where its status has conditions.
 
     Another look that finds a copy in sync, or being deleted, replaces it by the copy's status.
     """
@@ -74,7 +74,7 @@ def waiting(pair: Pair, claim: Manifest, note: Note, now: datetime) -> tuple[Ste
 
 
 def resumed(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
-    """Return the patch of a claim without copy that still says that the sync has stopped."""
+    """Return the patch of a claim without copy that still reports the end of its sync."""
     if (change := claim_status.resumed(claim)) is None:
         return ()
     return _patch(pair, claim, {**manifest.get_map(claim, "status"), **change})
@@ -88,7 +88,7 @@ def unready(copy: Manifest, now: datetime) -> tuple[Note, ...]:
 
 
 def unready_in(copy: Manifest, now: datetime) -> timedelta | None:
-    """Return when to look at that again; None where the copy is ready, or says nothing."""
+    """Return the time of the next look; None where the copy is ready, or has no conditions."""
     waited = claim_status.unready_for(copy, now) if copy.get("status") else None
     return None if waited is None else claim_status.noted_in(waited)
 
@@ -147,7 +147,7 @@ class Returns:
         )
 
     def note(self, place: ObjectKey, claim: Manifest, copy: Manifest, now: datetime) -> None:
-        """Take in that all that a claim says was brought to a copy, which was like this before."""
+        """Note that all content of a claim was brought to a copy, which was like this before."""
         stated = self._content(claim)
         for key in stated.keys() - copy.keys() - self.left(place, claim):
             known, value = self._brought.setdefault(place, {}), digest(stated[key])

@@ -114,7 +114,7 @@ class AppKubeconfig(TaskSupervisor):
         self.start_worker(controller.name, controller)
 
     async def reconcile(self, key: str) -> timedelta | None:
-        """Look at the Secret, and use what it holds if that is new and works."""
+        """Reconcile the Secret: use its kubeconfig if that is new and works."""
         fault = await self._look()
         if fault != self._fault:
             self._fault = fault

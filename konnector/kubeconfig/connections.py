@@ -177,7 +177,7 @@ async def probe(connect: Connect, content: bytes, name: str, namespace: str) -> 
 
 
 async def namespace_of(cluster: Cluster, namespace: str) -> Probed:
-    """Return the uid of a Namespace, or why it cannot be told."""
+    """Return the uid of a Namespace, or why it is unknown."""
     try:
         live = await cluster.get(Ref(cluster.name, NAMESPACE, "", namespace), metadata_only=True)
     except KlutchError as error:

@@ -41,7 +41,7 @@ class Judged:
 
 
 def place(binding: Manifest) -> ObjectKey:
-    """Return where the Secret of an APIServiceBinding is, each part "" where it does not say."""
+    """Return the place of an APIServiceBinding's Secret, each part "" where it names none."""
     reference = ("spec", "kubeconfigSecretRef")
     return ObjectKey(
         get_text(binding, *reference, "namespace"), get_text(binding, *reference, "name")
@@ -110,7 +110,7 @@ def same_but_for_server(one: bytes, other: bytes) -> bool:
 
 
 def fingerprint(content: bytes) -> str:
-    """Return 32 hex digits that tell one kubeconfig from another and give nothing of it away."""
+    """Return 32 hex digits that distinguish kubeconfigs and give nothing of them away."""
     return hashlib.sha256(b"klutchctl/v1/kubeconfig\n" + content).hexdigest()[:32]
 
 

@@ -105,7 +105,7 @@ class Guarded:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that the ClusterBinding has to tell of the guards.
+    """The state of the guards for the ClusterBinding.
 
     `others` are the uids of app namespaces that are not those that were mapped, by name.
     """
@@ -117,7 +117,7 @@ class Seen:
 
 
 def trimmed(cluster_binding: Manifest) -> Manifest:
-    """Return a ClusterBinding as a view keeps it: with who wrote which confirmation, and when."""
+    """Return a ClusterBinding for a view: with the writer and time of each confirmation."""
     kept: list[JSON] = [
         {"time": entry.get("time"), "fieldsV1": fields}
         for entry in field_set.entries_of(cluster_binding)
@@ -189,7 +189,7 @@ def mismatch(identity: Identity, confirmed: str) -> Problem | None:
 
 
 def other_space(identity: Identity) -> Problem | None:
-    """Return why what the space lacks says nothing: it may be another one than was bound."""
+    """Return why the space's gaps prove nothing: it may be another one than was bound."""
     live = identity.space_uid
     others = sorted(identity.recorded_spaces - {live})
     if not others:
@@ -256,7 +256,7 @@ def another_namespace(uids: Mapping[str, str], space: str) -> str:
 
 
 def report(seen: Seen, *, now: datetime) -> Decision:
-    """Return the conditions of the ClusterBinding, what is worth an Event, and when to look again.
+    """Return the conditions of the ClusterBinding, new Events, and the time of the next look.
 
     There is nothing to write but that. A condition is told from its first trouble on.
     """

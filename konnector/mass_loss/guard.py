@@ -132,7 +132,7 @@ class Guardian:
 
     @property
     def confirmed(self) -> bool:
-        """Whether a person said that this app cluster is meant, whatever was recorded."""
+        """Whether an operator confirmed this app cluster, whatever was recorded."""
         return bool(self.app_cluster_uid) and self._confirmed.app_cluster == self.app_cluster_uid
 
     def confirmed_namespace(self, name: str) -> str:
@@ -249,7 +249,7 @@ class KindGuard:
         deletion: str = "",
         part: bool = False,
     ) -> bool:
-        """Note how it is about one place; tell whether the orphans have changed.
+        """Note the state of one place; return whether the orphans have changed.
 
         `deletion` is why its copy is kept though its claim is being deleted, `part` whether it was
         adopted and is a part of a service.

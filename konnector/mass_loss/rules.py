@@ -18,7 +18,7 @@ _DIGITS: Final = 6
 
 
 def few_of(binding: Manifest) -> int:
-    """Return how many deletions at once are never too many, as a binding says."""
+    """Return the number of deletions at once that are never too many, by the binding."""
     return _number(manifest.annotations_of(binding).get(keys.DELETIONS_AT_ONCE, ""), FEW)
 
 

@@ -29,7 +29,7 @@ _Deletion: TypeAlias = tuple[str, ObjectKey]  # when, and of which claim
 
 
 class Wave(Generic[K]):
-    """The deletions of objects of one sort. What is held stays so, whatever comes beside it."""
+    """The deletions of objects of one sort. A guarded one stays so, whatever comes beside it."""
 
     def __init__(self) -> None:
         self._times: dict[K, datetime] = {}
@@ -57,7 +57,7 @@ class Wave(Generic[K]):
         return True
 
     def leave_out(self, is_apart: Callable[[K], bool]) -> None:
-        """Count no more what turned out to be of another sort."""
+        """Count no more the objects that turned out to be of another sort."""
         for one in [*filter(is_apart, self._times)]:
             del self._times[one]
 

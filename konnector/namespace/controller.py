@@ -38,7 +38,7 @@ class Namespaces:
         self._kept: dict[str, _Kept] = {}
 
     async def reconcile(self, key: str) -> timedelta | None:
-        """Look at one app namespace and its mapping, and write what follows."""
+        """Reconcile one app namespace and its mapping."""
         if self._guardian.mismatch():
             return _RECHECK
         seen = self._look(key)
@@ -134,7 +134,7 @@ class Namespaces:
         return not self._syncs.settled or self._is_early()
 
     def _is_early(self) -> bool:
-        """Return whether what is bound may still come to be synced soon."""
+        """Return whether a bound kind may still come to be synced soon."""
         around = self._link.around
         bound = set(around.bound())
         return self._context.clock.monotonic() - self._began < _AT_FIRST and (
@@ -188,7 +188,7 @@ class Namespaces:
         return found
 
     def _keep(self, app_namespace: str, resources: Set[str]) -> None:
-        """Tell, once it lasts, for the sake of which resources a mapping is kept."""
+        """Report, once it lasts, the resources for the sake of which a mapping is kept."""
         now = self._context.clock.monotonic()
         kept = self._kept.pop(app_namespace, _Kept(now))
         about = f"app namespace {app_namespace}"
@@ -228,7 +228,7 @@ class Namespaces:
                 self._context.runtime.recorder.record(ref, live, note)
 
     async def _has_released(self, mapping: Manifest) -> bool:
-        """Return whether released copies would go along, or nobody can tell."""
+        """Return whether released copies would go along, or may."""
         service = get_text(mapping, "status", "namespace")
         if not service:
             return False
@@ -249,7 +249,7 @@ class Namespaces:
 
 @dataclass(slots=True)
 class _Kept:
-    """A mapping that is kept: since when, for the sake of what, and of which a note was made."""
+    """A mapping that is kept: its start, its resources, and those with an Event."""
 
     since: float
     resources: Set[str] = frozenset()

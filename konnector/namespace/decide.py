@@ -77,7 +77,7 @@ class Seen:
 
 
 def marked(mapping: Manifest, kinds: Collection[str]) -> Patch:
-    """Return the patch after which a mapping says that copies of these resources were released."""
+    """Return the patch by which a mapping states that copies of these resources were released."""
     return _noted(mapping, {keys.RELEASED_KINDS: ",".join(sorted(kinds))})
 
 

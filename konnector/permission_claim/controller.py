@@ -98,7 +98,7 @@ class PermissionClaims(PairedSync):
             return None
 
     async def sync(self, place: ObjectKey) -> timedelta | None:
-        """Look at one name in one app namespace, and write what follows."""
+        """Reconcile one name in one app namespace."""
         there = self.there(place.namespace)
         if there is None:
             self.drop_event(place)
@@ -237,7 +237,7 @@ class PermissionClaims(PairedSync):
         return None if copy is None else orphans.changes_in(copy, seen.terms, seen.now)
 
     def report(self, place: ObjectKey, problem: str) -> None:
-        """Have the bindings report what is wrong with an object; "" for nothing any more."""
+        """Report at the bindings the problem of an object; "" for none any more."""
         if problem == self._refused.get(place, ""):
             return
         if problem:
@@ -261,7 +261,7 @@ def _orphan(seen: Seen) -> Manifest | None:
 
 
 def _trimmed(live: Manifest) -> Manifest:
-    """Keep all of what a konnector brought or brings, and of others that they are there (H28)."""
+    """Keep all of a konnector's objects, past and future, and of others their existence (H28)."""
     kept = without_managed_fields(live)
     return kept if owner_of(kept) else {key: kept[key] for key in _METADATA if key in kept}
 

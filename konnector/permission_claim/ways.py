@@ -185,7 +185,7 @@ def _up(seen: Seen, origin: Manifest) -> Way:
 
 
 def _undecided(seen: Seen) -> tuple[Way, str]:
-    """Judge two objects of one name where neither says whose it is, or in words not known."""
+    """Judge two objects of one name without a known owner."""
     consumer, provider = seen.consumer, seen.provider
     if consumer is None or provider is None:
         return Way.LEAVE, ""

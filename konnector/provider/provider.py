@@ -128,7 +128,7 @@ class Provider(TaskSupervisor):
         self._around.changed("")
 
     async def run(self) -> None:
-        """Serve until `stop`, end what is under way, and close the connections."""
+        """Serve until `stop`, end the work under way, and close the connections."""
         try:
             await super().run()
         finally:

@@ -32,7 +32,7 @@ _REMEMBERED: Final = 15.0  # seconds
 
 @dataclass(slots=True)
 class _Served:
-    """A provider, the bindings that belong to it, and what their Secrets held when last seen."""
+    """A provider, its bindings, and the last seen content of their Secrets."""
 
     provider: Provider
     cluster: RotatingCluster
@@ -129,12 +129,12 @@ class Providers(TaskSupervisor):
             await self._leave(key)
 
     def _is_news(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> bool:
-        """Return whether a Secret holds something else than what its binding was served by."""
+        """Return whether a Secret has another content than its binding was served by."""
         now = self._of(key)
         return now is not None and now.contents.get(place) != judged.identity
 
     async def _tried(self, judged: Judged) -> Probed:
-        """Try a kubeconfig. What did not work is not tried again for some seconds."""
+        """Try a kubeconfig. A failed one is not tried again for some seconds."""
         now = self._context.clock.monotonic()
         self._faults = {one: fault for one, fault in self._faults.items() if fault[1] > now}
         if judged.identity in self._faults:
@@ -157,7 +157,7 @@ class Providers(TaskSupervisor):
         self._attach(key, place, judged, probed)
 
     def _attach(self, key: ObjectKey, place: ObjectKey, judged: Judged, probed: Probed) -> None:
-        """Let a binding belong to whoever serves its space already, else to a new provider."""
+        """Give a binding to the provider that serves its space already, else to a new one."""
         for one in self._served.values():
             if one.leads_to(judged.namespace, probed.uid):
                 self._serve(one, key, place, judged)
@@ -168,7 +168,7 @@ class Providers(TaskSupervisor):
         self._start(judged).serve(key, place, judged.identity)
 
     def _serve(self, served: _Served, key: ObjectKey, place: ObjectKey, judged: Judged) -> None:
-        """Serve a binding by the way that its Secret tells, and that was just seen to work."""
+        """Serve a binding by its Secret's kubeconfig, which was just seen to work."""
         served.serve(key, place, judged.identity)
         if served.provider.in_use != judged.identity:
             served.cluster.rotate(self._context.connect(judged.content, CONTROL_PLANE))

@@ -41,7 +41,7 @@ class Syncs(TaskSupervisor):
         self._turn = asyncio.Lock()
 
     async def want(self, by: ObjectKey, wanted: Wanted | None) -> None:
-        """Let a binding have its sync, or, with None, end it; what is under way ends first.
+        """Start the sync of a binding, or, with None, end it; the sync under way ends first.
 
         It is not ended by another binding of that name.
         """

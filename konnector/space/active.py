@@ -84,7 +84,7 @@ def mark_in(cluster_binding: Manifest) -> str:
 
 
 def report(standing: Standing, found: str, now: float) -> Decision:
-    """Return the condition with the mark, what is worth an Event, and when to look again."""
+    """Return the condition with the mark, new Events, and the time of the next look."""
     again, why, cause = _changes_in(standing, now), why_stopped(standing), conditions.TWO_KONNECTORS
     if found != standing.mark and not writes(standing, found, now):
         return Decision(again=again)

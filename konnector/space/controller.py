@@ -37,7 +37,7 @@ class ClusterBindings:
         self._verdict: tuple[str, str] = ("", "")  # a fingerprint, and the result of its trial
 
     async def reconcile(self, _: str) -> timedelta | None:
-        """Look at the ClusterBinding, and write what follows."""
+        """Reconcile the ClusterBinding."""
         live = self._views.cluster_binding
         if live is None:
             self._outcome(f"ClusterBinding {self._views.space}/{names.CLUSTER_BINDING} not found")
@@ -153,7 +153,7 @@ class Exports(ObjectReconciler[str, ExportView]):
         self._views.exports.subscribe_keys(lambda key: queue.enqueue(key.name))
 
     async def look(self, key: str) -> tuple[Observed, ExportView] | None:
-        """Return one export, and what stands for it in the app cluster. Raises ClusterErrors."""
+        """Return one export, and its CRD in the app cluster. Raises ClusterErrors."""
         live = self._views.export(key)
         if live is None:
             return None

@@ -303,7 +303,7 @@ def export_status(seen: ExportView, *, now: datetime) -> Decision:
 
 
 def is_connected(export: Manifest | None) -> bool:
-    """Return whether an export that stays says that its objects are synced."""
+    """Return whether an export that stays reports that its objects are synced."""
     return export is not None and not manifest.is_deleting(export) and reports_sync(export)
 
 

@@ -61,7 +61,7 @@ SILENCE: Final = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """When the last one was, and how often the konnector means to send one; None: it does not say.
+    """The time of the last one, and the interval of the konnector; None: it names none.
 
     The konnector writes both itself, so neither proves anything in its favour.
     """
@@ -245,7 +245,7 @@ def kubeconfig_content(secret: manifest.Manifest, key: str) -> bytes | str:
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigFacts:
-    """The current context of one kubeconfig. "" = the kubeconfig does not say it.
+    """The current context of one kubeconfig. "" = the kubeconfig does not set it.
 
     `ca_digest` is that of `ca_digest`, `token_digest` that of `token_digest` below.
     """
@@ -270,7 +270,7 @@ class ServiceAccountFacts:
 
 
 def token_digest(token: str) -> str:
-    """Return 32 hex digits that tell one token from another, also between objects and clusters.
+    """Return 32 hex digits that distinguish tokens, also of different objects and clusters.
 
     Unlike other values of Secrets, a token is not mixed with its object's uid: the copies of
     one token in two clusters have to be recognised as one. That gives nothing away, because
@@ -281,7 +281,7 @@ def token_digest(token: str) -> str:
 
 
 def ca_digest(pem: str) -> str:
-    """Return 32 hex digits that tell one CA bundle (PEM text, public) from another. "" for ""."""
+    """Return 32 hex digits that distinguish CA bundles (PEM text, public). "" for ""."""
     return _digest("ca", " ".join(pem.split()))
 
 
@@ -297,7 +297,7 @@ def kubeconfig_value(facts: KubeconfigFacts) -> dict[str, manifest.JSON]:
 
 
 def credential_note(facts: KubeconfigFacts, uid: str) -> str:
-    """Return the annotation `credential` of an object with this uid: where it leads, and as whom.
+    """Return the annotation `credential` of an object with this uid: server, namespace and token.
 
     The token stands in it as a digest that is salted with the uid (safety.md): it tells one token
     of the object from the next, and is of no use beside another object. On an APIServiceBinding it
@@ -308,7 +308,7 @@ def credential_note(facts: KubeconfigFacts, uid: str) -> str:
 
 
 def noted_facts(annotation: str) -> KubeconfigFacts | None:
-    """Return the facts that an annotation `credential` tells, or None where it is not of ours."""
+    """Return the facts in an annotation `credential`, or None where it is not of ours."""
     try:
         value = orjson.loads(annotation)
     except ValueError:

@@ -51,7 +51,7 @@ _LONGEST_WARNING: Final = 256  # characters; the API takes no more
 
 
 def takes_conditions(crd: Manifest, version: str) -> bool:
-    """Return whether the status of a kind keeps conditions in a version, as its schema says."""
+    """Return whether the schema of a kind keeps conditions in the status, in a version."""
     schemas = (
         manifest.get(one, "schema", "openAPIV3Schema")
         for one in manifest.get_maps(crd, "spec", "versions")
@@ -66,7 +66,7 @@ def takes_conditions(crd: Manifest, version: str) -> bool:
 
 
 def stopped(claim: Manifest, stop: Stop, *, now: datetime) -> dict[str, JSON] | None:
-    """Return the patch of a status to say that the sync has stopped.
+    """Return the patch of a status that reports the end of the sync.
 
     None where it says so, or has conditions of its own form.
     """
@@ -80,7 +80,7 @@ def stopped(claim: Manifest, stop: Stop, *, now: datetime) -> dict[str, JSON] | 
 
 
 def resumed(claim: Manifest) -> dict[str, JSON] | None:
-    """Return the patch of a status that says no more that the sync has stopped; None: it does not.
+    """Return the patch of a status that no longer reports the end of the sync; None: it does not.
 
     For a claim without copy: a copy's status takes the place of all that the claim's says.
     """
@@ -117,7 +117,7 @@ def is_unserved(crd: Manifest) -> bool:
 
 
 def deletion_note(copy: Manifest, waited: timedelta) -> Note | None:
-    """Return the Event about a claim whose copy is still being deleted; None where it is early."""
+    """Return the Event about the ongoing deletion of a claim's copy; None where it is early."""
     why = _reason_for_waiting(copy)
     if why:
         message = f"The control plane is still deleting it: {why}"
@@ -141,7 +141,7 @@ def unready_for(copy: Manifest, now: datetime) -> timedelta | None:
 
 
 def unready_note(copy: Manifest, waited: timedelta) -> Note | None:
-    """Return the Event about a claim whose copy is not ready; None where it is early.
+    """Return the Event about a claim without a ready copy; None where it is early.
 
     A composite resource repeats the conditions of what it is composed of, with the cause.
     """
@@ -159,7 +159,7 @@ def noted_in(waited: timedelta) -> timedelta:
 
 
 def _reason(claim: Manifest) -> str:
-    """Return why a claim is not synced, as its status says, or ""."""
+    """Return the reason why a claim is not synced, by its status, or ""."""
     condition = conditions.get(claim, SYNCED, FALSE)
     return "" if condition is None else condition.reason
 

@@ -61,7 +61,7 @@ def look_of(lease: Manifest | None) -> LeaseLook | None:
 
 
 def backend_stopped(namespace: str, at: datetime) -> str:
-    """Return the sentence about a backend whose Lease in this namespace was last renewed then."""
+    """Return the sentence about a backend, by its Lease in this namespace and the last renewal."""
     lease = f"Lease {namespace}/{names.BACKEND_LEASE}"
     return f"{names.BACKEND} has stopped: {lease} was last renewed at {format_time(at)}"
 

@@ -96,7 +96,7 @@ def _timing(live: Manifest) -> Timing:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedKind:
-    """A kind that `klutchctl catalog` made of an offering, as its CRD says.
+    """A kind that `klutchctl catalog` made of an offering, by its CRD.
 
     `offering` is the id of the service, `plans` has the id of each plan by its name; `instances` is
     the plural of the kind that a binding kind binds, "" for instances.

@@ -141,7 +141,7 @@ def _groups(plan: Plan) -> Mapping[Group, list[Change]]:
 
 
 def _is_covered(wanted: Sequence[Change], found: Sequence[Change]) -> bool:
-    """Return whether what was approved is all that would be done now.
+    """Return whether an approval covers all lines that would be done now.
 
     Who plans may not read Secrets (trust.md T2). So one that he would create may be there, what
     its kubeconfig is may be noted, and where he left the rest to an apply, that may take over

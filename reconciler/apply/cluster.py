@@ -59,7 +59,7 @@ class Job:
 
 
 async def run(job: Job) -> list[Outcome]:
-    """Do all lines of one app cluster, and return what became of each.
+    """Execute all lines of one app cluster, and return the outcome of each.
 
     A defect of klutchctl fails the lines of the cluster that triggers it, and of no other.
     """
@@ -130,7 +130,7 @@ class _Worker:
         return direct and in_app and kubeconfig and change.action is Action.UPDATE
 
     def waits_for_mirror(self, change: Change) -> bool:
-        """Return whether a konnector that is there has to try what a line would write."""
+        """Return whether a live konnector has to try the kubeconfig that a line would write."""
         return self._mends_kubeconfig(change) and is_new_address(change.fields)
 
     @property
@@ -174,7 +174,7 @@ class _Worker:
         return "".join(f"it depends on {one.unit}: {one.reason}" for one in late[:1])
 
     async def chain(self, changes: Sequence[Change]) -> bool:
-        """Do lines one after another, up to the first that fails; tell whether none did."""
+        """Execute lines one after another, up to the first that fails; return whether none did."""
         for place, change in enumerate(changes):
             outcome = await self._line(change)
             self._add(outcome)
@@ -295,7 +295,7 @@ class _Worker:
         return outcome
 
     async def _note(self, change: Change) -> None:
-        """Note on an APIServiceBinding what its Secret is, which is read once for all of them."""
+        """Note the facts of its Secret on an APIServiceBinding; it is read once for all of them."""
         if self.job.mode is not Mode.DIRECT:
             return
         assert change.wanted is not None, change

@@ -134,7 +134,7 @@ class ClusterWriter:
         return await self.again(attempt, ref)
 
     async def again(self, attempt: Callable[[], Awaitable[T]], ref: Ref) -> T:
-        """Make an attempt anew after each Conflict. Raises Stale after the last."""
+        """Try again after each Conflict. Raises Stale after the last."""
         for _ in range(_TRIES):
             try:
                 return await attempt()
@@ -207,7 +207,7 @@ async def now(change: Change, clusters: Clusters) -> str:
 
 
 async def check(change: Change, clusters: Clusters) -> None:
-    """Raise Stale where an object that is to be replaced is not what the plan saw."""
+    """Raise Stale where an object to replace is not as the plan saw it."""
     assert change.wanted is not None, change
     live = await clusters(change.ref.cluster).read(change.ref)
     if not _is_as_planned(change, change.wanted, live):

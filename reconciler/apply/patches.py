@@ -22,7 +22,7 @@ Decide: TypeAlias = Callable[[Manifest], Manifest | None]
 
 
 class Stale(Exception):
-    """The object is not what the plan saw. Nothing was written."""
+    """The object is not as the plan saw it. Nothing was written."""
 
 
 def annotate(key: str, value: str) -> Decide:
@@ -100,7 +100,7 @@ def own(binding: Manifest | None) -> Decide:
 
 
 def unserved(crd: Manifest) -> Manifest | None:
-    """Have a CRD that a konnector made warn those who use what is bound no more."""
+    """Return the patch by which a konnector's CRD warns users of a kind that is bound no more."""
     change = claim_status.unserved(crd)
     return None if change is None else {"spec": change}
 

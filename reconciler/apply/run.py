@@ -95,7 +95,7 @@ class _Run:
         self.slots = asyncio.Semaphore(max(_AT_ONCE, self.options.pace.parallelism))
 
     async def seen(self, names: Collection[str]) -> Live:
-        """Read some app clusters, and of their control planes what concerns them."""
+        """Read some app clusters, and the parts of their control planes that concern them."""
         return await observe(
             self.fleet,
             self.clusters,
@@ -162,7 +162,7 @@ class _Run:
             return failed
 
     async def report(self, done: Sequence[Outcome], live: Live | None) -> Report:
-        """Wait for the units where that is asked, and tell everything."""
+        """Wait for the units where that is asked, and report all outcomes."""
         late, ready = ((), 0) if live is None else await self._waited(live)
         by_line = {approval.line_key(one.change): one for one in done}
         outcomes = [

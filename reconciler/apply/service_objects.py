@@ -74,7 +74,7 @@ async def _space(plane: ClusterWriter, name: str) -> Manifest:
 
 
 async def _lives(plane: ClusterWriter, space: str) -> set[str]:
-    """Return the uids of a space; of what says none, it may be the space."""
+    """Return the uids of a space; without any in the object, it may be the space."""
     return {*identity.lives(await _space(plane, space)), identity.NONE}
 
 
@@ -134,7 +134,7 @@ async def free_instances(app: ClusterWriter, service: Service | None) -> None:
 
 
 async def warn_of_end(app: ClusterWriter, name: str) -> str:
-    """Have the API server warn those who use a service that is bound no more.
+    """Make the API server warn users of a service that is bound no more.
 
     A konnector that works has seen to that. Returns a sentence where it may not be done, or "".
     """
@@ -183,7 +183,7 @@ async def delete_instances(
 
 
 async def left_over(plane: ClusterWriter, app: ClusterWriter, space: str) -> str:
-    """Return a sentence about what is still there, "" for nothing.
+    """Return a sentence about the remaining objects, "" for none.
 
     Looks for every service that the control plane offers, or exports to this space; and for those
     of which a konnector has noted that copies were released here, offered or not.

@@ -29,7 +29,7 @@ class StepRunner:
     options: Options
 
     async def do(self, step: Step) -> str:
-        """Do one step; return what is worth telling of it, or "".
+        """Execute one step; return a remark for people, or "".
 
         Raises Unconfirmed, Stale, Stopped and ClusterErrors.
         """

@@ -36,7 +36,7 @@ class Unconfirmed(Exception):
 
 
 class Refused(Exception):
-    """The backend says that it will not serve a request."""
+    """The backend will not serve a request, by its own report."""
 
 
 class BackendWait:
@@ -133,7 +133,7 @@ def _waiting_for(late: Sequence[NotReady]) -> str:
 
 
 class MirrorWait:
-    """Waits for the konnector of a space to write its kubeconfig anew. `wait` is in seconds."""
+    """Waits for the konnector of a space to write its kubeconfig again. `wait` is in seconds."""
 
     def __init__(
         self, plane: ClusterWriter, app: ClusterWriter, placed: Placement, *, wait: float
@@ -144,7 +144,7 @@ class MirrorWait:
         self._heart = Ref(name, api.CLUSTER_BINDING, placed.space, names.CLUSTER_BINDING)
 
     async def has_konnector(self, bindings: Iterable[Manifest], now: datetime) -> bool:
-        """Return whether a konnector is to be waited for: none that its bindings say is cut off."""
+        """Return whether to wait for a konnector: none that its bindings report as cut off."""
         beat = api.heartbeat_of(await self._plane.read(self._heart))
         alive = api.liveness(beat, now, timeout=api.SILENCE) is api.Liveness.ALIVE
         return alive and not any(map(reports_cut_off, bindings))

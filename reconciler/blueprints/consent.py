@@ -1,4 +1,4 @@
-"""Describes permission claims in words, for a person who decides, and their state.
+"""Describes permission claims and their states in words, for a person who decides.
 
 A heading and rows, for prompts and pages alike: all of a selector, whatever narrows it. What a
 provider sends is set apart: quoted in prompts, with all beyond ASCII escaped, so that no claim can
@@ -59,7 +59,7 @@ class Terms:
 
 
 def terms(claim: Manifest) -> Terms:
-    """Return all that a person accepts with a permission claim, and what comes of a no."""
+    """Return all that a person accepts with a permission claim, and the effect of a no."""
     kind = _KINDS.get(claim_key(claim), claim_key(claim))
     owner = get_text(claim, "selector", "owner")
     owner = next((one for one in _TAKES if get_bool(claim, one)), owner)
@@ -88,7 +88,7 @@ def _rows(claim: Manifest) -> Iterator[Row]:
 
 
 def _chosen(name: str, some: str, given: Sequence[str], every: str) -> Row:
-    """Show also what is named beside `*`: a name opens more than `*` does (`Rule.literal`)."""
+    """Show also names beside `*`: a name opens more than `*` does (`Rule.literal`)."""
     named = [one for one in given if one != "*"]
     if given and len(named) == len(given):
         return Row(name, f"{some}:", named)

@@ -79,7 +79,7 @@ def exported(crd: Manifest, opened: Opening = CLOSED) -> Manifest | Unexportable
 
 
 def source_hash(spec: Manifest) -> str:
-    """Return the annotation that tells from which CRD `exported` came; only a backend reads it.
+    """Return the digest of an exported CRD, as an annotation for backends.
 
     Another text than the original's for the same spec (G.2).
     """
@@ -129,7 +129,7 @@ def notes_of(crd: Manifest, opened: Opening = CLOSED) -> dict[str, str | None]:
 
 
 def left_behind(crd: Manifest, spec: Manifest, opened: Opening) -> str:
-    """Return a sentence about what of a CRD is not in `spec`, as `exported` returned it, or ""."""
+    """Return a sentence about the parts of a CRD that its export leaves out, or ""."""
     whole, served = manifest.get_map(crd, "spec"), served_versions(crd)
     sent = {manifest.get_text(one, "name") for one in manifest.get_maps(spec, "versions")}
     fields = {key for key in whole if key not in _KNOWN and whole[key]}
@@ -181,7 +181,7 @@ def _version(version: Manifest, storage: str) -> Manifest:
 
 
 def rank(version: Manifest) -> tuple[int, int, int]:
-    """Rank as Kubernetes does: v2, v1, v1beta2, v1alpha1, and then what is named otherwise."""
+    """Rank as Kubernetes does: v2, v1, v1beta2, v1alpha1, and then other names."""
     found = _RANKED.fullmatch(manifest.get_text(version, "name"))
     if found is None:
         return (-1, 0, 0)

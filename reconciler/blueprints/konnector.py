@@ -152,7 +152,7 @@ def network_policy(space: str) -> Manifest:
 
 
 def limit_range(space: str) -> Manifest:
-    """Return how much a container of a binding space takes, whatever overrides say."""
+    """Return the limits of a container in a binding space, whatever its overrides are."""
     most: Manifest = {"type": "Container", "default": _USUAL, "max": _MOST}
     return build(LIMIT_RANGE, names.KONNECTOR, namespace=space, spec={"limits": [most]})
 
@@ -203,7 +203,7 @@ def _confinement(overrides: Manifest) -> Manifest:
 
 
 def _confinement_of_space(overrides: Manifest) -> Manifest:
-    """Return the confinement that protects the control plane, whatever overrides say beside it.
+    """Return the confinement that protects the control plane, whatever the overrides are.
 
     They may name other probes and other resources: a probe of ours is in the way where they put
     one elsewhere, and so is a request beside a limit or a request of theirs.
@@ -284,7 +284,7 @@ _AIMS: Final = ("httpGet", "tcpSocket")
 
 
 def with_overrides(container: Manifest, overrides: Manifest) -> Manifest:
-    """Return the container with everything that `overrides` say."""
+    """Return the container with all `overrides`."""
     result = dict(container)
     for field, value in overrides.items():
         key = _KEYED.get(field)

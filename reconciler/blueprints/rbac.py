@@ -48,7 +48,7 @@ _BINDINGS: Final = "apiservicebindings"
 
 
 def binder_role() -> Manifest:
-    """Return ClusterRole `klutch-binder`: what every konnector may do in its own space."""
+    """Return ClusterRole `klutch-binder`: the rights of every konnector in its own space."""
     rules = (
         _rule(KLUTCH_GROUP, ["apiserviceexportrequests"], _HANDLE),
         _rule(refs.NAMESPACE.group, [refs.NAMESPACE.plural], ("get",)),
@@ -119,7 +119,7 @@ def _left(space: Manifest, one: str, way_out: str) -> str:
 
 
 def space_role(space: Manifest, exports: Iterable[Manifest]) -> Manifest:
-    """Return ClusterRole `klutch-binder-<space>`: everything with what is exported and claimed.
+    """Return ClusterRole `klutch-binder-<space>`: all rights on exported and claimed kinds.
 
     It goes with the space, which is a live Namespace.
     """
@@ -161,13 +161,13 @@ def space_rules(exports: Iterable[Manifest]) -> Sequence[Manifest]:
 
 
 def everything_on(kinds: Iterable[refs.GroupResource]) -> Sequence[Manifest]:
-    """Return a rule for each kind, in order: what an account may do that has all rights on it."""
+    """Return a rule for each kind, in order: the verbs of an account with all rights on it."""
     pairs = sorted((one.group, one.plural) for one in kinds)
     return [_rule(group, [plural], _EVERYTHING) for group, plural in pairs]
 
 
 def control_plane_role(space: str) -> Manifest:
-    """Return the Role for what only a konnector that runs on the control plane does there."""
+    """Return the Role of a konnector that runs on the control plane, for its objects there."""
     rules = (
         _rule(KLUTCH_GROUP, [_BINDINGS], _HANDLE_BINDINGS),
         _rule(KLUTCH_GROUP, [f"{_BINDINGS}/status"], ("patch", "update")),

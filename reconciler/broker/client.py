@@ -161,7 +161,7 @@ def _where(spec: BrokerSpec, key: str = "") -> str:
 
 
 class BrokerFault(KlutchError):
-    """The catalogue cannot be read; `outcome` is what the question came to."""
+    """The catalogue cannot be read; `outcome` is that of the question."""
 
     retry = Retry.LATER
 
@@ -303,7 +303,7 @@ def _fault(address: BrokerAddress, *, plain_http: bool, insecure: bool) -> str:
 
 
 def _authorization(address: BrokerAddress) -> tuple[Secret | None, tuple[Secret, ...]]:
-    """Return the header that proves who we are, and all that no text may repeat."""
+    """Return the header that proves our identity, and the texts that nobody may repeat."""
     match address.credentials:
         case BasicAuth(username, password):
             pair = base64.b64encode(f"{username}:{password.reveal()}".encode()).decode()

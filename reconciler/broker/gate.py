@@ -133,7 +133,7 @@ class KeptCatalogue:
         return self.age < _FRESH
 
     async def read(self, client: BrokerClient) -> None:
-        """Read it anew, and have the gate note what that came to."""
+        """Read it again, and have the gate note the outcome."""
         outcome: Outcome = Done()
         try:
             catalogue = await client.catalogue()

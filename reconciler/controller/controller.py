@@ -88,7 +88,7 @@ class Controller(Generic[K]):
         return f"Controller({self.name!r})"
 
     def enqueue(self, key: K, line: int = USUAL) -> None:
-        """Let the key be worked on soon, in a line of the queue: what subscriptions call."""
+        """Enqueue a key, in a line of the queue; subscriptions call this."""
         self._queue.enqueue(key, line)
 
     def enqueue_after(self, key: K, seconds: float) -> None:
@@ -96,7 +96,7 @@ class Controller(Generic[K]):
         self._queue.enqueue_after(key, seconds)
 
     def stop(self) -> None:
-        """Begin no work any more. What is under way may end within `timeout`."""
+        """Begin no work any more. Work under way may end within `timeout`."""
         self._stop.set()
 
     async def run(self) -> None:
@@ -222,7 +222,7 @@ class ObjectReconciler(ABC, Generic[K, V]):
 
     @abstractmethod
     async def look(self, key: K) -> tuple[Observed, V] | None:
-        """Return the object of a key and what else concerns it; None where nothing follows."""
+        """Return the object of a key and other facts about it; None where nothing follows."""
 
     def decide(self, view: V, now: datetime) -> Decision:
         """Return the decision."""

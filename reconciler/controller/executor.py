@@ -44,7 +44,7 @@ class Observed:
 
 
 def observed(recent: ReadYourWrites, live: Manifest) -> Observed:
-    """Return an object of a view as what a decision is about."""
+    """Return an object of a view in the form that decisions are about."""
     return Observed(m.ref_of(recent.view.ref.cluster, recent.view.ref.kind, live), live)
 
 
@@ -140,7 +140,7 @@ class _Execution:
                 self.failed.append((task.failure, str(error)))
 
     async def write_status(self, ref: Ref, decision: Decision) -> None:
-        """Write the status, if the object is still there and does not say all of that."""
+        """Write the status, if the object is still there and its status differs."""
         if self.live is None:
             return
         conditions = tuple(one for one in decision.conditions if one.type not in self.undecided)

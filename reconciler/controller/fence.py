@@ -94,7 +94,7 @@ class WriteFence:
             self._sent.discard(task)
 
     def abandon(self) -> bool:
-        """Wait no longer for the writes that were sent: nobody will tell what became of them.
+        """Wait no longer for the writes that were sent: their outcome stays unknown.
 
         Returns whether there were any.
         """
@@ -103,7 +103,7 @@ class WriteFence:
         return bool(self._sent)
 
     async def pause(self, seconds: float) -> None:
-        """Sleep, or less where the fence closes meanwhile. Raises Stopped then."""
+        """Sleep, or less where the fence closes in between. Raises Stopped then."""
         try:
             async with asyncio.timeout(seconds):
                 await self._closed.wait()

@@ -179,12 +179,12 @@ class Activity:
         self._others: list[str] = []
 
     def view(self, view: Informer) -> Callable[[], None]:
-        """Count a view in, until what is returned is called."""
+        """Count a view in, until a call of the returned function."""
         self._views.append(view)
         return lambda: self._views.remove(view)
 
     def queue(self, name: str, queue: WorkQueue[Any]) -> Callable[[], None]:
-        """Count a queue in, until what is returned is called."""
+        """Count a queue in, until a call of the returned function."""
         entry = (name, queue)
         self._queues.append(entry)
         return lambda: self._queues.remove(entry)

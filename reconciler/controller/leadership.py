@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaseLost(KlutchError):
-    """This process led and does so no more. All work has ended; start anew.
+    """This process led and does so no more. All work has ended; start again.
 
     `unanswered`: a write was given up that had been sent, so another leader may meet it yet.
     """
@@ -83,7 +83,7 @@ class Leadership:
         working.result()
 
     async def _end(self, working: asyncio.Task[None], keeping: asyncio.Task[None]) -> None:
-        """End the work, renewing meanwhile, and give the lease back where it is still held."""
+        """End the work, renewing until then, and give the lease back where it is still ours."""
         working.cancel()
         await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
         self._fence.close("this process is no longer the leader")
@@ -117,7 +117,7 @@ class Leadership:
             await self._clock.sleep(self._lease.times.period * (0.75 + random.random() / 2))
 
     async def _try(self) -> bool:
-        """Take the lease if nobody holds it, or nobody who lives."""
+        """Take the lease if nobody holds it, or only a dead holder."""
         live = await self._lease.look()
         try:
             if live is None:

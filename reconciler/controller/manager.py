@@ -128,7 +128,7 @@ class Manager:
             await self._leadership.lead(self._work)
 
     async def _read(self) -> None:
-        """Wait until everything was read, and tell now and then what is missing."""
+        """Wait until everything was read, and log missing views now and then."""
         async with asyncio.TaskGroup() as group:
             waiting = {group.create_task(view.wait_synced()) for view in self._views}
             while waiting:
@@ -163,7 +163,7 @@ class ClusterInformers:
         return [recent.view for recent in self._recents.values()]
 
     def recent(self, view: Store) -> ReadYourWrites:
-        """Return one of these views together with what this process wrote of it just now."""
+        """Return one of these views together with this process's last writes to it."""
         return self._recents[view]
 
     def trouble(self, *views: Store) -> str:

@@ -62,7 +62,7 @@ class Metrics:
         return ControllerMetrics(self, name)
 
     def watch(self, view: Informer) -> Callable[[], None]:
-        """Count the objects of a view and its restarts, until what is returned is called."""
+        """Count the objects of a view and its restarts, until a call of the returned function."""
         removals = self._views.add(view), self.activity.view(view)
 
         def remove() -> None:
@@ -76,7 +76,7 @@ class Metrics:
         self.leader.labels(name).set(leads)
 
     def event(self, result: str) -> None:
-        """Count an Event: `sent`, `counted` (told as part of a series), `dropped` or `failed`."""
+        """Count an Event: `sent`, `counted` (as part of a series), `dropped` or `failed`."""
         self._events.labels(result).inc()
 
     def blocked_write(self, verb: str) -> None:

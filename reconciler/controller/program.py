@@ -103,7 +103,7 @@ class Term:
 
 
 class Elections:
-    """The terms, one after another, each made anew by `make`."""
+    """The terms, one after another, each made by `make`."""
 
     def __init__(self, make: Callable[[], Term], unready: Callable[[], str] = str) -> None:
         self._make, self._unready = make, unready

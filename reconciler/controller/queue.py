@@ -206,7 +206,7 @@ class WorkQueue(Generic[K]):
             self._alarm.cancel()
 
     def _ripen(self) -> None:
-        """Let those keys come whose delay has passed."""
+        """Line up the keys whose delay has passed."""
         now = self._clock.monotonic()
         while self._heap and self._heap[0][0] <= now:
             at, _, key = heapq.heappop(self._heap)

@@ -18,7 +18,7 @@ class Clock(Protocol):
     """Time as the loop needs it."""
 
     def now(self) -> datetime:
-        """Return the time of day, in UTC, for what others will read."""
+        """Return the time of day, in UTC, for others to read."""
         ...
 
     def monotonic(self) -> float:
@@ -155,7 +155,7 @@ class Worker(Protocol):
     """Works until it is asked to stop, such as a Controller or an EventRecorder."""
 
     async def run(self) -> None:
-        """Work until `stop`, and end what is under way."""
+        """Work until `stop`, and end the work under way."""
 
     def stop(self) -> None:
         """Begin nothing new."""
@@ -208,7 +208,7 @@ class TaskSupervisor:
         self._stop.set()
 
     async def run(self) -> None:
-        """Run them all until `stop`; raises what one of them raised, in a group."""
+        """Run them all until `stop`; raises the errors of all in a group."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             for name, run in self._waiting.items():

@@ -166,7 +166,7 @@ def _matches(entry: str, host: str, ip: Address | None, port: str) -> bool:
 
 
 def _covers(name: str, host: str) -> bool:
-    """`foo.com` covers itself and what is below it, `.foo.com` and `*.foo.com` only the latter."""
+    """`foo.com` covers itself and names below it, `.foo.com` and `*.foo.com` only the latter."""
     suffix = name[1:] if name.startswith("*.") else name
     if suffix.startswith("."):
         return host.endswith(suffix)

@@ -33,7 +33,7 @@ _LINK: Final = re.compile(r" \((https?://[^\s()]+/reasons/[^\s()/]+/)\)\Z")
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a condition is False: what belongs together on the wire, without the message."""
+    """The cause of a False condition: type, severity and reason, without the message."""
 
     type: str
     severity: str
@@ -185,7 +185,7 @@ def current(live: Manifest | None, condition_type: str, status: str = "") -> Con
 
 
 def parse(items: Sequence[JSON]) -> Conditions:
-    """Read `status.conditions` in its order. What is not a condition (no type) is left out."""
+    """Read `status.conditions` in its order. Items that are no condition (no type) are left out."""
     return tuple(
         _parse(item) for item in items if isinstance(item, Mapping) and get_text(item, "type")
     )

@@ -59,7 +59,7 @@ class JsonPatch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A delete of exactly the object that was looked at, with what it owns in the background."""
+    """A delete of exactly the decided object, with its dependents in the background."""
 
     ref: Ref
     uid: str
@@ -157,7 +157,7 @@ def writes_each(steps: Iterable[Step | None], failure: Cause | None = None) -> D
 
 
 def preconditions_of(live: Manifest) -> dict[str, JSON]:
-    """Return the metadata that makes a patch apply to exactly what was looked at."""
+    """Return the metadata by which a patch applies to exactly the decided object."""
     return {"uid": m.uid_of(live), "resourceVersion": m.resource_version_of(live)}
 
 
@@ -201,7 +201,7 @@ def status_patch(
     now: datetime,
     docs: str = "",
 ) -> Patch | None:
-    """Return the write of `.status`, or None where it says all of that already.
+    """Return the write of `.status`, or None where all of it is there already.
 
     Conditions that the decision does not name stay. Others link to the site `docs`.
     """
@@ -230,7 +230,7 @@ _ARRAYS: Final = (list, tuple)
 
 
 def merge_diff(before: Manifest, after: Manifest) -> dict[str, JSON]:
-    """Return the smallest merge patch that makes `before` say what `after` says, {} if it does.
+    """Return the smallest merge patch from `before` to `after`, {} if they agree.
 
     A null says what absence says, at any depth: a merge patch cannot tell them apart.
     """
@@ -254,7 +254,7 @@ def merge_diff(before: Manifest, after: Manifest) -> dict[str, JSON]:
 
 
 def changes(before: Manifest, after: Manifest, *above: str) -> list[Manifest]:
-    """Return the operations of a JSON patch for what differs; nulls are values to it.
+    """Return the operations of a JSON patch for the differences; nulls are values to it.
 
     Of an object at the top, such as a status, each field that differs is one; `above` leads there.
     """

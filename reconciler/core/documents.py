@@ -106,6 +106,6 @@ def is_within(value: Manifest, depth: int) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, without what would steer a terminal or turn the line around."""
+    """Return a text on one line, without characters that steer a terminal or reverse the line."""
     plain = _STYLES.sub(" ", text)
     return " ".join("".join(one if one.isprintable() else " " for one in plain).split())

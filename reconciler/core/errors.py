@@ -60,7 +60,7 @@ class ConfigError(KlutchError):
 
 
 class HostError(KlutchError):
-    """This machine lacks something that the command needs. `hint` says what to do about it."""
+    """This machine lacks something that the command needs. `hint` is the remedy."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         self.message, self.hint = message, hint
@@ -154,7 +154,7 @@ class Unauthorized(ClusterError):
 
 
 class Forbidden(ClusterError):
-    """403: RBAC or admission says no, for now."""
+    """403: RBAC or admission refuses, for now."""
 
     retry = Retry.LATER
 
@@ -247,7 +247,7 @@ class InvalidRepository(ConfigError):
 
     @property
     def invalid(self) -> bool:
-        """Return whether anything is wrong beside what a Policy denies."""
+        """Return whether there is any problem beside the denials of a Policy."""
         return any(problem.severity is Severity.INVALID for problem in self.problems)
 
 

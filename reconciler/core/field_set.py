@@ -90,7 +90,7 @@ def created_to_applied(
 def disowned(
     live: Manifest, managers: Collection[str], places: Collection[Path]
 ) -> list[dict[str, JSON]]:
-    """Return the JSON Patch after which these managers did not write what is at these places.
+    """Return the JSON Patch after which these managers do not own the fields at these places.
 
     The fields stay: no later apply of theirs takes them away. The patch fails where the object has
     changed meanwhile.
@@ -177,7 +177,7 @@ def names_at(fields: FieldSet, *names: str) -> frozenset[str]:
 
 
 def paths(fields: FieldSet, at: Path = ()) -> Iterator[Path]:
-    """Yield the path of each field in a set; what only leads to others is not in it."""
+    """Yield the path of each field in a set, but of none that only leads to others."""
     for step, parts in fields.items():
         if step == ITSELF:
             yield at
@@ -225,7 +225,7 @@ def value_at(value: JSON, step: str, indexes: Indexes) -> JSON:
 
 
 def key_names(steps: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the keys by which steps tell items apart; none for items of a set."""
+    """Return the names of the keys by which steps identify items; none for items of a set."""
     return tuple(
         sorted({name for step in steps if step[:2] == "k:" for name in get_map(_json(step[2:]))})
     )

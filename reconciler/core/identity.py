@@ -62,7 +62,7 @@ def lives(owner: Manifest) -> frozenset[str]:
 
 
 def confirmation(kind: Kind, owner: Manifest, former: str) -> str:
-    """Return the line by which a person gives it what an earlier one of its name left."""
+    """Return the command by which a person gives an object the leavings of a namesake."""
     given = ",".join(sorted({*lives(owner) - {uid_of(owner)}, former}))
     where = f" -n {m.namespace_of(owner)}" if kind.namespaced else ""
     return (

@@ -98,7 +98,7 @@ def control_plane_ref_name(name: str) -> str:
 
 
 def plane_unseen(control_plane: str, reason: str = "") -> str:
-    """Return why a cluster is unseen whose control plane is, with the reason of that one."""
+    """Return the reason why a cluster is unseen: its control plane is, for this reason."""
     why = f": {reason}" if reason else ""
     return f"its control plane {control_plane} is unseen{why}"
 

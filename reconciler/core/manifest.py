@@ -117,7 +117,7 @@ def map_items(manifest: Manifest, change: Callable[[Manifest], JSON], *path: str
 
 
 def drop(manifest: Manifest, *path: str) -> dict[str, JSON]:
-    """Return the manifest without what is at `path`. What holds it stays, also where empty."""
+    """Return the manifest without the value at `path`. Its parent stays, also where empty."""
     (key, *rest), kept = path, dict(manifest)
     if not rest:
         kept.pop(key, None)
@@ -127,7 +127,7 @@ def drop(manifest: Manifest, *path: str) -> dict[str, JSON]:
 
 
 def fill(manifest: Manifest, defaults: Manifest) -> dict[str, JSON]:
-    """Return the manifest with `defaults` where it says nothing (absent or null), at any depth."""
+    """Return the manifest with `defaults` for absent and null fields, at any depth."""
     filled = dict(manifest)
     for key, default in defaults.items():
         present = filled.get(key)
@@ -148,7 +148,7 @@ def namespace_of(manifest: Manifest) -> str:
 
 
 def identity_of(manifest: Manifest) -> tuple[str, str]:
-    """Return metadata.namespace and metadata.name: what tells the objects of a kind apart."""
+    """Return metadata.namespace and metadata.name: the identity of an object among its kind."""
     metadata = get_map(manifest, "metadata")
     namespace, name = metadata.get("namespace"), metadata.get("name")
     return namespace if isinstance(namespace, str) else "", name if isinstance(name, str) else ""
@@ -224,7 +224,7 @@ def controller_to(kind: Kind, manifest: Manifest) -> dict[str, JSON]:
 
 
 def covers(live: JSON, stated: JSON) -> bool:
-    """Return whether `live` holds everything that `stated` says (mapping.md 0, drift).
+    """Return whether `live` holds all of `stated` (mapping.md 0, drift).
 
     An object may hold more than we state, also inside the items of an array: what a server
     defaults is not drift. Arrays agree in length and order. An absent object or array equals an

@@ -65,7 +65,7 @@ def subdomain_problem(name: str) -> str:
 
 
 def is_reserved(app_namespace: str, own: str = "") -> bool:
-    """Return whether what comes into a namespace could direct the cluster itself, or its konnector.
+    """Return whether objects of a namespace could direct the cluster itself, or its konnector.
 
     `own` is the konnector's namespace, "" where it is in none of the app cluster, or not known.
     """
@@ -135,7 +135,7 @@ def space_cluster_role(space: str) -> str:
 
 
 def service_namespace(space: str, app_namespace: str) -> str:
-    """Return where the copies of an app namespace live, before its status says so."""
+    """Return the namespace of an app namespace's copies, before its status names one."""
     return f"{space}-{app_namespace}"
 
 

@@ -94,7 +94,7 @@ def by_kind(manifest: Manifest, rules: Rules) -> Manifest:
 
 
 def normalize_claim(claim: Manifest) -> Manifest:
-    """Return a permission claim that says everything.
+    """Return a permission claim with all defaults.
 
     API servers fill in names and namespaces ["*"], read {}, onConflict
     {recreateWhenConsumerSideDeleted: true} and group "". The other fields, absent, mean their
@@ -225,7 +225,7 @@ def _claim_set(manifest: Manifest, *path: str) -> Manifest:
 
 
 def _claim_rank(claim: JSON) -> bytes:
-    """Rank by what both sides know, so that another's field does not move a claim."""
+    """Rank by the known fields, so that another's field does not move a claim."""
     if not isinstance(claim, Mapping):
         return m.canonical(claim)
     return m.canonical({key: value for key, value in claim.items() if key in _CLAIM_FIELDS})

@@ -129,7 +129,7 @@ def redact(manifest: Manifest, *, uid: str = "") -> Manifest:
 
 
 def value_digest(uid: str, data: bytes) -> str:
-    """Return 16 hex digits that tell equal values of one object from different ones.
+    """Return 16 hex digits that are equal for equal values of one object.
 
     The object's uid is mixed in, so that equal values of two objects look different.
     """
@@ -138,7 +138,7 @@ def value_digest(uid: str, data: bytes) -> str:
 
 
 def _values(manifest: Manifest) -> list[tuple[str, str, bytes]]:
-    """Return (field, key, bytes) of every value; what is not base64 stands for itself."""
+    """Return (field, key, bytes) of every value; text that is not base64 stands for itself."""
     values = []
     for field in ("data", "stringData"):
         for key, value in m.get_map(manifest, field).items():

@@ -122,7 +122,7 @@ def _places(items: Sequence[JSON], names: Sequence[str]) -> dict[bytes, int]:
 def removals(
     live: Manifest, wanted: Manifest, *, ours: FieldSet, others: FieldSet
 ) -> list[dict[str, JSON]]:
-    """Return the JSON Patch operations for what an apply of `wanted` cannot take away.
+    """Return the JSON Patch operations for the fields that an apply of `wanted` cannot remove.
 
     kube-apiserver makes null of an object or array that is applied empty, once all goes that was
     applied in it before, and refuses that where the schema says object or array. So what was in it
@@ -144,7 +144,7 @@ def _written_below(writers: _Writers, step: str) -> _Writers:
 
 
 def _emptied(live: Manifest, wanted: Manifest, writers: _Writers, above: str) -> Iterator[str]:
-    """Yield the pointers to what is ours in objects and arrays that are empty in `wanted`."""
+    """Yield the pointers to our fields in objects and arrays that are empty in `wanted`."""
     for key, value in wanted.items():
         present = live.get(key)
         if type(value) not in (dict, list) or type(present) is not type(value):
@@ -232,7 +232,7 @@ def body(live: Manifest, stated: Manifest, *, whole: Manifest, manager: str) -> 
 
 
 def _settled(stated: JSON, live: JSON, wanted: JSON, now: JSON) -> JSON:
-    """Return `stated` with what agrees already as it stands: other words would be a change.
+    """Return `stated` with the live form of equal parts: another form would be a change.
 
     `wanted` and `now` are the same two, normalized.
     """

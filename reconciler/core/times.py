@@ -90,7 +90,7 @@ def format_duration(span: timedelta) -> str:
 
 
 def people_read(span: timedelta) -> str:
-    """Write a span of whole seconds without what is zero: `45s`, `10m`, `1h30m`, `30d`."""
+    """Write a span of whole seconds without zeros: `45s`, `10m`, `1h30m`, `30d`."""
     days, rest = divmod(span, timedelta(days=1))
     text = re.sub(r"(?<=[hm])0[ms]", "", format_duration(rest))
     return f"{days}d{text if rest else ''}" if days else text

@@ -54,7 +54,7 @@ _WANTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Mismatch(Exception):
-    """A value is not what its field takes. `problem` goes after its name: `must be text`."""
+    """A value does not fit its field. `problem` goes after its name: `must be text`."""
 
     steps: tuple[str | int, ...]
     problem: str
@@ -120,7 +120,7 @@ def _problem(error: ErrorDetails) -> str:
 
 @dataclass(frozen=True)
 class Format(Generic[T]):
-    """A format of JSON documents, whose version is 1.2 or, for a number, 1.
+    """A format of JSON documents, with the version 1.2 or, for a number, 1.
 
     A new minor version adds fields, which are ignored; a new major one breaks. `noun` is what
     people call a document, and `hint` says how one is made.
@@ -181,7 +181,7 @@ class Format(Generic[T]):
 
 
 def _major(version: JSON) -> str:
-    """Return the major version, "" for what is none."""
+    """Return the major version, "" without one."""
     found = _VERSION.fullmatch(version) if isinstance(version, str) else None
     return str(version) if isinstance(version, int) else found[1] if found else ""
 

@@ -116,7 +116,7 @@ class Fields:
         return ConfigError(message, where=str(self.at(at)), hint=hint)
 
     def has(self, key: str) -> bool:
-        """Return whether `key` says anything: it is there, not null and not the empty text."""
+        """Return whether `key` has a value: it is there, not null and not the empty text."""
         match self.nodes.get(key):
             case None:
                 return False
@@ -175,7 +175,7 @@ def read(content: bytes, path: str) -> Fields:
 
 
 def read_all(content: bytes, path: str) -> tuple[Node, ...]:
-    """Return the documents that `content` holds, without those that say nothing.
+    """Return the documents in `content`, without empty ones.
 
     `path` names the text in errors. Raises UnreadableText.
     """

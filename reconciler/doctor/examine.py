@@ -93,7 +93,7 @@ async def examine(
     only: Collection[str] | None = None,
     pace: Pace,
 ) -> tuple[Examination, ...]:
-    """Look at all control planes and app clusters, or `only` some with what they need.
+    """Examine all control planes and app clusters, or `only` some with those they need.
 
     A suspended cluster is left alone. `now` gives our own time in UTC.
     """

@@ -73,7 +73,7 @@ def _concerned(policy: Manifest) -> Manifest:
 
 
 def manifests(task: Task, side: Side, scope: Scope) -> tuple[Manifest, ...]:
-    """Return the policies as manifests, none for who writes nothing."""
+    """Return the policies as manifests, none for a task that writes nothing."""
     if task is not Task.APPLY:
         return ()
     return tuple(one for policy in wanted(side, scope) for one in policy.manifests())

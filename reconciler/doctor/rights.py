@@ -104,7 +104,7 @@ def scope_of(
 
 
 def scope_of_fleet(fleet: values.Fleet, only: Collection[str] | None = None) -> Scope:
-    """Return the scope of a whole fleet, or of these app clusters and what serves them."""
+    """Return the scope of a whole fleet, or of these app clusters and their control planes."""
     if only is None:
         everything = fleet.clusters.values(), fleet.control_planes.values()
         return scope_of(fleet, *everything, units=fleet.units.values())
@@ -255,7 +255,7 @@ def _kubeconfigs(scope: Scope, *verbs: str) -> Iterator[Right]:
 
 
 def manifests(task: Task, side: Side, scope: Scope) -> tuple[Manifest, ...]:
-    """Return a ServiceAccount in namespace klutch-bind that may do just what the task needs.
+    """Return a ServiceAccount in namespace klutch-bind with just the rights of the task.
 
     With its roles, and the namespaces that those are in: a role can be in no other.
     """

@@ -342,7 +342,7 @@ def _value_problem(kind: str, context: dict[str, Any], found: Node, name: str) -
 
 
 def path_text(node: Node, steps: Sequence[str | int]) -> str:
-    """Return the path as people write it, as `spec.include[0]`, without what is only implied."""
+    """Return the path as people write it, as `spec.include[0]`, without implied parts."""
     text = ""
     holder: Node | None = node
     for step in steps:

@@ -33,7 +33,7 @@ _in_order: Final = attrgetter("cluster", "group", "resource")
 
 @dataclass(frozen=True, slots=True)
 class ResolvedBinding:
-    """A Binding with what it binds, and where. `template` is None where that is not known."""
+    """A Binding with its resources and clusters. `template` is None where that is not known."""
 
     document: Document[BindingDocument]
     template: Document[TemplateDocument] | None
@@ -77,7 +77,7 @@ def units(
     problems: list[Problem],
     cache: LoadCache,
 ) -> dict[UnitKey, Unit]:
-    """Return all units by key, in order; two alike, and what cannot be resolved, are problems."""
+    """Return all units by key, in order; two alike, and unresolved ones, are problems."""
     by_name = {other.name: other for other in bindings}
     found: dict[UnitKey, Unit] = {}
     everywhere = PerCluster()
@@ -99,7 +99,7 @@ def units(
 
 @dataclass(slots=True)
 class _Resolved:
-    """The units of one Binding, and what is wrong with them, by cluster."""
+    """The units of one Binding, and its problems, by cluster."""
 
     units: list[Unit] = field(default_factory=list)
     problems: list[tuple[str, Problem]] = field(default_factory=list)
@@ -245,7 +245,7 @@ class _Claims:
         self._constant: tuple[Claim, ...] | None = None
 
     def of(self, scope: Scope, problems: list[Problem]) -> tuple[Claim, ...]:
-        """Return the claims for the cluster of `scope`; what is outside the ceiling is a problem.
+        """Return the claims for the cluster of `scope`; a part outside the ceiling is a problem.
 
         Claims that do not depend on the cluster are computed once, with their problems.
         """

@@ -206,7 +206,7 @@ _BLOCK: Final = re.compile(
 
 
 class NotCertificates(Exception):
-    """`code` and `str()` tell what a file holds instead; nothing of it is quoted."""
+    """`code` and `str()` name the content of a file that has none; nothing of it is quoted."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
@@ -214,7 +214,7 @@ class NotCertificates(Exception):
 
 
 def read_certificates(content: bytes) -> str:
-    """Return the certificates as PEM text, without what stands between them.
+    """Return the certificates as PEM text, without the text between them.
 
     Raises NotCertificates.
     """

@@ -29,7 +29,7 @@ _WILD: Final = frozenset("*?[")
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """A place in patterns that begin alike: what may come next, and which patterns end here.
+    """A place in patterns that begin alike: the next steps, and the patterns that end here.
 
     `deep` is what `**` leads to: a place that stays (`stays`) below any folder.
     """
@@ -177,7 +177,7 @@ class LoadCache:
         self._now: dict[Hashable, _Part] = {}
 
     def begin(self) -> None:
-        """Begin a pass; what the last one did not use is forgotten."""
+        """Begin a pass; results that the last one did not use are forgotten."""
         self._before, self._now = self._now, {}
 
     def recall(
@@ -223,7 +223,7 @@ class Repository:
 
 
 def read(snapshot: Snapshot, problems: list[Problem], cache: LoadCache) -> Repository | None:
-    """Return the documents of a fleet, or None where its first file says too little."""
+    """Return the documents of a fleet, or None where its first file is too incomplete."""
     entry = snapshot.entry or entry_file([*snapshot.files, *snapshot.unread])
     if isinstance(entry, Problem):
         problems.append(entry)
@@ -349,7 +349,7 @@ def globs_of(document: Node) -> list[str]:
 
 
 def ca_files(content: bytes, path: str) -> frozenset[str]:
-    """Return the paths at `caFile`, as far as they can be read: for who fetches files."""
+    """Return the paths at `caFile`, as far as they can be read: for fetchers of files."""
     if b"caFile" not in content:
         return frozenset()
     texts = (_text(child(child(node, "spec"), "caFile")) for node in _nodes(content, path))

@@ -58,7 +58,7 @@ def shard(fleet: Fleet, planes: Collection[str]) -> Fleet:
 
 
 def suspended(fleet: Fleet, reason: str) -> Fleet:
-    """Return the fleet with every cluster left alone, as if its document said so."""
+    """Return the fleet with every cluster suspended, as by its document."""
     clusters = {
         name: one if one.suspended is not None else replace(one, suspended=reason)
         for name, one in fleet.clusters.items()

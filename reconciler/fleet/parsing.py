@@ -53,7 +53,7 @@ class Scope:
 
 
 def replaced(node: Node, scope: Scope | None, problems: list[Problem]) -> JSON:
-    """Return the node as JSON with its references replaced; what cannot be is a problem.
+    """Return the node as JSON with its references replaced; a missing one is a problem.
 
     Without a scope each reference is one. Raises UnreadableText for .inf and .nan.
     """
@@ -162,7 +162,7 @@ class RawDocument:
     node: Fields
 
     def at(self, *steps: str | int) -> Origin:
-        """Return where the value at these keys and indices stands, or what would hold it."""
+        """Return the origin of the value at these keys and indices, or of its parent."""
         return locate(self.node, steps)[0]
 
     def node_at(self, *steps: str | int) -> Node | None:

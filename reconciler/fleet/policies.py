@@ -60,7 +60,7 @@ def denies_by_default(fleet: Document[FleetDocument]) -> bool:
 
 
 def unsaid_default(fleet: Document[FleetDocument]) -> Iterable[Problem]:
-    """Yield a warning where the files do not say what holds without a Policy."""
+    """Yield a warning where the files set no default for paths without a Policy."""
     if fleet.model.spec.policies is None:
         yield Problem(
             fleet.at("spec"),

@@ -31,7 +31,7 @@ class DeletionPolicy(StrEnum):
 
 
 class PruneMode(StrEnum):
-    """The reaction to what was removed from the files."""
+    """The reaction to units that left the files."""
 
     OFF = "off"
     REPORT = "report"
@@ -124,7 +124,7 @@ class AppCluster:
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnitKey:
-    """The identity of a unit: what is bound, and where."""
+    """The identity of a unit: its cluster and its resource."""
 
     cluster: str
     group: str

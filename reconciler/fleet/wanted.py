@@ -117,7 +117,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The place of a cluster's objects on its control plane, and what else they depend on.
+    """The place of a cluster's objects on its control plane, and their other premises.
 
     A plan makes it from what is live (mapping.md 4). None is "known after apply". In
     AppClusterBinding mode `consumer_secret` is "".
@@ -184,7 +184,7 @@ def ownership(
     binding: str = "",
     annotations: Mapping[str, str] | None = None,
 ) -> Marks:
-    """Return the labels of what we create or adopt, and annotations."""
+    """Return the labels and annotations of objects that we create or adopt."""
     return Marks(ownership_labels(fleet.name, cluster, binding=binding), annotations or {})
 
 
@@ -204,7 +204,7 @@ def deletion_policy(policy: values.DeletionPolicy) -> dict[str, str]:
 
 
 def policies_of_units(units: Mapping[str, values.DeletionPolicy]) -> dict[str, str]:
-    """Return the annotation `unit-policies`: what each Binding said, for when it is gone.
+    """Return the annotation `unit-policies`: the policy of each Binding, for when it is gone.
 
     What is not named is Release, and so is all of an object without the annotation.
     """

@@ -46,7 +46,7 @@ def as_label(text: str) -> str:
 
 
 def as_plural(text: str) -> str:
-    """Return the plural of a kind; of what is in small letters, or one already, only the form."""
+    """Return the plural of a kind; of a plural, or a text in small letters, only the form."""
     word = as_label(text)
     if not text[:1].isupper() or re.search("[^s]s$", word):
         return word
@@ -191,7 +191,7 @@ class _Scalar:
 
 
 def excerpt(content: bytes, origin: Origin) -> Excerpt | None:
-    """Return the line of a problem, or None where it has none or cannot be told apart."""
+    """Return the line of a problem, or None where it has none or cannot be separated."""
     try:
         text = content.decode("utf-8-sig")
         found = list(_on_line(text, origin.line - 1)) if origin.line else []

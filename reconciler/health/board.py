@@ -124,7 +124,7 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class ClusterUnits:
-    """The units of one app cluster that was read, and what is live of them."""
+    """The units of one app cluster that was read, and their live objects."""
 
     control_plane: str
     live: LiveUnits
@@ -183,7 +183,7 @@ class FleetView:
 
 
 def view_of(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> FleetView:
-    """Find the units of all app clusters, or `only` some, in what was seen."""
+    """Find the units of all app clusters, or `only` some, in the read states."""
     planes = preflight.control_planes(fleet, live)
     asked = frozenset(only) if only is not None else None
     preflights = preflight.preflights(fleet, live, planes, sorted(asked or fleet.clusters))
@@ -214,7 +214,7 @@ def board(
     stops: Stops = _NO_STOPS,
     released: Mapping[str, Collection[str]] = _NONE_RELEASED,
 ) -> Board:
-    """Return the board at `now` (UTC); `crds` has what `ClusterUnits.awaited` names, by cluster.
+    """Return the board at `now` (UTC); `crds` has the CRDs of `ClusterUnits.awaited`, by cluster.
 
     `released` are resources, by app cluster, as a konnector has noted them: only those count that
     the control plane knows.
@@ -306,7 +306,7 @@ def _live_units(site: Site, mode: Mode) -> LiveUnits:
 
 
 def _whole(view: FleetView, cluster: AppCluster, failed: Unavailable | None) -> ClusterHealth:
-    """Return a cluster of the files whose units cannot be told one by one."""
+    """Return a cluster of the files with units that cannot be separated."""
     seen = failed or view.live.clusters.get(cluster.name, Unavailable("it was not read"))
     blocked = view.blocked.get(cluster.name)
     base = ClusterHealth(cluster.name, cluster.control_plane)
@@ -352,7 +352,7 @@ def _last_beat(view: FleetView, cluster: AppCluster) -> datetime | None:
 
 
 def _released(view: FleetView, bound: Collection[str]) -> Iterator[ClusterHealth]:
-    """Yield the clusters of this fleet whose space or AppClusterBinding was let go."""
+    """Yield the clusters of this fleet with a released space or AppClusterBinding."""
     seen = {name: plane.seen for name, plane in view.planes.items()}
     for plane_name, plane in sorted(seen.items()):
         documents = roots.documents_of(seen, plane.uid)

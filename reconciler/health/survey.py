@@ -41,7 +41,7 @@ class KeptDefinitions:
         self._kept: dict[str, dict[str, Manifest]] = {}
 
     def of(self, cluster: str, live: Live) -> Mapping[str, Manifest]:
-        """Return those of an app cluster that are still there, by what was seen just now."""
+        """Return those of an app cluster that are still there, by the last look."""
         seen, kept = live.clusters.get(cluster), self._kept.get(cluster, {})
         if not isinstance(seen, ClusterState):
             return {}
@@ -197,7 +197,7 @@ async def _in_app(
 
 
 def ways_to(view: FleetView) -> Mapping[str, tuple[Access, str]]:
-    """Return the way to each app cluster: as its document says, else as its space does."""
+    """Return the way to each app cluster: by its document, else by its space."""
     gone = removed_clusters(view.fleet, view.live.control_planes)
     ways = {
         name: (one.access, one.control_plane)

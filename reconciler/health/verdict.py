@@ -114,7 +114,7 @@ class UnitHealth:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """The first thing that keeps a unit from being Ready; `since` is None where nothing tells."""
+    """The first fault that keeps a unit from being Ready; `since` is None where it is unknown."""
 
     reason: str
     message: str
@@ -150,7 +150,7 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
 
 
 def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
-    """Return whether only the CRD in the app cluster can say more about a unit."""
+    """Return whether only the CRD in the app cluster can decide the health of a unit."""
     return (
         _seen_fault(unit, facts) is None
         and api.heartbeat_of(facts.cluster_binding) is not None
@@ -159,7 +159,7 @@ def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
 
 
 def _unheard(stale: _Fault, fault: _Fault | None) -> tuple[str, str]:
-    """Return why nothing is known of a unit, and what was said before.
+    """Return the reason why nothing is known of a unit, with its last known reason.
 
     A konnector that is cut off sends no heartbeat, and says why in the app cluster: that is first.
     """
@@ -318,7 +318,7 @@ def _noted(carrier: Manifest | None) -> api.KubeconfigFacts | None:
 
 
 def _shown(facts: UnitFacts) -> Condition | None:
-    """Return why the binding's own Ready is False, which is what people see who use kubectl."""
+    """Return the reason why the binding's own Ready is False, for people with kubectl."""
     reported = conditions.of(facts.binding)
     found = conditions.summary(one for one in reported if one.type != conditions.INFORMERS_SYNCED)
     return found if found is not None and found.status == FALSE else None

@@ -64,7 +64,7 @@ class Body:
             part = self._unpack.unconsumed_tail
 
     def whole(self) -> bytes:
-        """Return all of it. Raises zlib.error for what is cut short."""
+        """Return all of it. Raises zlib.error where it is cut short."""
         if self._unpack is not None and self._came and not self._unpack.eof:
             raise zlib.error("incomplete")
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
@@ -134,7 +134,7 @@ class Lines:
 async def events_of(
     chunks: AsyncIterator[bytes], request: Request, limits: Limits
 ) -> AsyncGenerator[WatchEvent]:
-    """Yield the events. Raises Expired (410), Unreachable, and what else the server says."""
+    """Yield the events. Raises Expired (410), Unreachable, and other errors of the server."""
     problem: NoAnswer
     lines = Lines(limit=limits.max_body)
     try:
@@ -150,7 +150,7 @@ async def events_of(
 
 
 async def event_of(line: bytes, request: Request, limits: Limits) -> WatchEvent:
-    """Return the event on one line, or raise what it reports, or Excess.
+    """Return the event on one line, or raise its error, or Excess.
 
     An object that takes more memory than it may is a stub (`core.manifest.stub_of`).
     """
@@ -230,7 +230,7 @@ _LEVELS: Final = 4
 
 
 async def outline_of(text: bytes) -> Outline:
-    """Return the few texts that tell which object an event or a list of one is about.
+    """Return the few texts that identify the object of an event or of a list of one.
 
     They are known by the keys that lead there; the items of a list have none. In contrast to the
     value, that takes hardly more memory than the text. Nothing is known of two objects.
@@ -276,7 +276,7 @@ def _outline(text: bytes) -> Outline:
 
 
 def loads(text: bytes) -> JSON:
-    """Return the value; of one that is too deep to be read what is below 300 levels is null.
+    """Return the value; in one that is too deep, all below 300 levels is null.
 
     Raises orjson.JSONDecodeError, which holds the text.
     """

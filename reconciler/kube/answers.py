@@ -49,7 +49,7 @@ from reconciler.kube.requests import JSON_PATCH, Request
 
 
 def garbled(request: Request, message: str) -> Unreachable:
-    """Return the error for a success that is not what was asked for."""
+    """Return the error for a success that does not answer the request."""
     return Unreachable(
         f"{message}: is this a Kubernetes API server?",
         ref=request.ref,
@@ -230,7 +230,7 @@ def _invalid(request: Request, answer: Manifest) -> type[ClusterError]:
 
 
 def _readable(request: Request, message: str) -> str:
-    """Return the server's sentence on one line, cut, and without what a Secret held."""
+    """Return the server's sentence on one line, cut, and without values of a Secret."""
     text = " ".join(message.split())
     if request.ref.kind == SECRET and request.body is not None:
         text = scrub(text, tuple(_payload(request.body)))

@@ -92,7 +92,7 @@ class Connectivity:
             return None
 
     def answered(self, took: float = 0.0) -> None:
-        """Note that the cluster dealt with a call, whatever it said, and how long it took."""
+        """Note that the cluster dealt with a call, with any outcome, and how long it took."""
         now = self._clock()
         # One that was quick counts for long: the others were kept waiting somewhere.
         self.round_trip = min(took or _OUTAGE, self.round_trip * _FORGETS or took)
@@ -105,7 +105,7 @@ class Connectivity:
         self._failed = True
 
     def follow(self, on_back: Callable[[], None]) -> Callable[[], None]:
-        """Have `on_back()` called when the cluster is back; return what ends that."""
+        """Call `on_back()` when the cluster is back; return a function that ends that."""
         self._followers.append(on_back)
         return lambda: self._followers.remove(on_back)
 
@@ -274,7 +274,7 @@ class Writer(Port):
     async def apply(
         self, manifest: Manifest, kind: Kind, *, force: bool, **options: Unpack[WriteOptions]
     ) -> Manifest:
-        """Server-side apply. Creates what is absent, unless the manifest carries a uid.
+        """Server-side apply. Creates an absent object, unless the manifest carries a uid.
 
         Raises Conflict (field owned by another manager, or another resourceVersion) and
         Replaced (the uid is not the live one).
@@ -326,7 +326,7 @@ class Cluster(Reader, Writer):
 
 
 class ClusterWrapper(Cluster):
-    """A cluster that stands before another one: what passes to it passes here, unchanged."""
+    """A cluster that stands before another one: calls pass through, unchanged."""
 
     def __init__(self, inner: Cluster) -> None:
         self.inner = inner
@@ -356,7 +356,7 @@ class ClusterWrapper(Cluster):
 
 
 class SharedReads:
-    """Sends one call for all that ask for the same meanwhile; each answer is of a later call."""
+    """Sends one call for all that ask for the same in between; each answer is of a later call."""
 
     def __init__(self, cluster: Reader) -> None:
         self._cluster = cluster

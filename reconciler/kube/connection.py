@@ -62,7 +62,7 @@ class ExecPlugin:
 
 @dataclass(frozen=True, slots=True)
 class CertificateAndHeader:
-    """A certificate for the handshake, and beside it what goes into each request's header."""
+    """A certificate for the handshake, with a credential for each request's header."""
 
     certificate: ClientCertificate
     header: Token | TokenFile | BasicAuth

@@ -1,4 +1,4 @@
-"""Keeps a `Store` equal to what an API server holds of one kind: list, watch, resume, list again.
+"""Keeps a `Store` equal to an API server's objects of one kind: list, watch, resume, list again.
 
 Correctness rests on three facts of the API: a list without a resourceVersion is a state not older
 than any that was read before; a watch sends every change after its resourceVersion, each once and
@@ -119,14 +119,14 @@ class Informer:
         return self._ended
 
     def has_seen(self, version: str) -> bool:
-        """Return whether the view shows what was written with this resourceVersion, or later.
+        """Return whether the view shows a write with this resourceVersion, or a later one.
 
         True also where the two cannot be compared: nothing better is known then.
         """
         return not _precedes(self._version or "0", version)
 
     async def is_current(self, written: str = "") -> bool:
-        """Compare the view with a new list, which must show what was written with this version.
+        """Compare the view with a new list, which must show the write with this version.
 
         Nothing of the list is kept. Raises ClusterErrors.
         """
@@ -177,7 +177,7 @@ class Informer:
                 await back.wait()
 
     async def _attempt(self) -> ClusterError | None:
-        """List if needed, and watch until that ends; return what ended it, if not the server."""
+        """List if needed, and watch until that ends; return the reason, if it is not the server."""
         self._opened, self._received = None, False
         try:
             await (self._check_history() if self._version else self._list())
@@ -221,7 +221,7 @@ class Informer:
             self._require_order((await anext(pages)).resource_version)
 
     def _require_order(self, version: str) -> None:
-        """Raise Expired where the cluster was set back, say to a backup."""
+        """Raise Expired where the cluster was set back, for example to a backup."""
         if _precedes(version, self._version):
             self.histories += 1
             raise Expired("the server's history went back", ref=self.ref, verb="watch")
@@ -348,7 +348,7 @@ class ReadYourWrites:
         return put(live, "accepted", "metadata", "deletionTimestamp")
 
     def wrote(self, answer: Manifest) -> None:
-        """Take in what the API server answered to a write."""
+        """Take in the API server's answer to a write."""
         kept = self.view.store.trim(answer)
         self._written[ObjectKey(namespace_of(kept), name_of(kept))] = kept
 

@@ -118,7 +118,7 @@ class Stream(contextlib.AbstractAsyncContextManager["Stream"]):
         self._notify()
 
     def end(self, problem: str = "") -> None:
-        """Note that no more will come, and what cut the answer, if anything did."""
+        """Note the end of the answer, and the error that cut it, if any."""
         if self._end is None:
             self._end = problem
             if self._timer is not None:
@@ -153,7 +153,7 @@ class Stream(contextlib.AbstractAsyncContextManager["Stream"]):
 
 
 class _Connection(H2Connection):
-    """h2 takes a GOAWAY for the end, yet what the server has begun goes on (RFC 9113, 6.8)."""
+    """A connection that goes on after a GOAWAY, which h2 takes for the end (RFC 9113, 6.8)."""
 
     def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[events.Event]]:
         event = events.ConnectionTerminated()
@@ -206,7 +206,7 @@ class _Link(asyncio.Protocol):
             self.abort()
 
     def send(self, frame: Callable[[H2Connection], None] = lambda _: None) -> None:
-        """Send a frame, and what h2 has to answer. A stream that has ended needs none."""
+        """Send a frame, and the answers of h2. A stream that has ended needs none."""
         if self._is_over:
             return
         with contextlib.suppress(ProtocolError):

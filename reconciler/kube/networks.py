@@ -48,7 +48,7 @@ class Networks:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables by which a konnector refuses the same, whatever its own flags say."""
+        """The variables by which a konnector refuses the same, whatever its own flags are."""
         ranges = {_DENIED: self.deny, _ALLOWED: self.allow}
         return (
             {name: ",".join(map(str, cidrs)) for name, cidrs in ranges.items()} if self.deny else {}

@@ -166,7 +166,7 @@ def of(fleet: Fleet, around: Surroundings) -> Registry:
 
 
 def address_of(connection: Connection) -> Address:
-    """Return where a connection leads, without who we are there."""
+    """Return the target of a connection, without our user there."""
     return Address(connection.server, connection.ca or "", connection.tls_server_name)
 
 

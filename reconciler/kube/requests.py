@@ -232,7 +232,7 @@ def patch(
     subresource: str = "",
     dry_run: bool = False,
 ) -> Request:
-    """Merge patch or JSON patch, as `content_type` says."""
+    """Merge patch or JSON patch, by `content_type`."""
     return Request(
         verb="patch",
         ref=ref,
@@ -321,7 +321,7 @@ _TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"(:?)', re.DOTALL)
 
 
 def as_yaml(text: bytes) -> bytes:
-    """Return compact JSON in a form that says the same in YAML."""
+    """Return compact JSON in a form that has the same meaning in YAML."""
     plain = _ODD.sub(lambda odd: b"\\u%04x" % ord(odd[0].decode()), text)
     return _TEXT.sub(_announced, plain) if _may_have_a_long_key(plain) else plain
 

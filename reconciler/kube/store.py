@@ -62,7 +62,7 @@ class _Small(bytes):
 
 
 def without_managed_fields(manifest: Manifest) -> Manifest:
-    """Return all of an object but who wrote which field, which is a third of many."""
+    """Return an object without its managed fields, which are a third of many."""
     metadata = manifest["metadata"]
     if type(metadata) is not dict or "managedFields" not in metadata:
         return manifest
@@ -72,7 +72,7 @@ def without_managed_fields(manifest: Manifest) -> Manifest:
 
 
 class Store:
-    """The objects of one kind, as far as they were read. What is returned is read-only.
+    """The objects of one kind, as far as they were read. Returned objects are read-only.
 
     `indexes` gives the values under which `by` finds an object; an index may give none, and
     must not fail, whatever the object holds. It sees what `trim` leaves. `put`, `remove`, `pack`
@@ -123,7 +123,7 @@ class Store:
         return None if entry is None or type(entry[0]) is not _Stub else self._decoded(entry[0])
 
     def is_wide(self, key: ObjectKey) -> bool:
-        """Return whether an object is wide, with what is left out of it here."""
+        """Return whether an object is wide, with the parts that are left out of it here."""
         return (entry := self._entry(*key)) is not None and entry[3]
 
     def keys(self) -> list[ObjectKey]:
@@ -276,7 +276,7 @@ class Store:
         return uid_of(before) == uid_of(after) if deep else before == after
 
     def _exchange(self, key: ObjectKey, new: _Entry | None) -> _Change | None:
-        """Put one entry in the place of another, in the indexes too; return what that changes."""
+        """Put one entry in the place of another, in the indexes too; return the changed values."""
         namespace, name = key
         old = self._entry(namespace, name)
         if old is new or (old and new and self._is_known(old, new)):

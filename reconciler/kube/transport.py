@@ -147,7 +147,7 @@ class Transport:
             await self._release(pool)
 
     def _check_open(self, *, sent: bool) -> None:
-        """Raise NoAnswer if it was closed meanwhile: aiohttp takes its use for a defect of ours."""
+        """Raise NoAnswer if it was closed in between: aiohttp takes its use for our defect."""
         if self._closed:
             raise NoAnswer("the connection was closed by us", sent=sent, permanent=not sent)
 

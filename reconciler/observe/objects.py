@@ -101,7 +101,7 @@ def _known(text: bytes, depth: int) -> JSON:
 
 
 def _of_crd(metadata: Manifest, typed: Manifest) -> Manifest:
-    """Keep that it is there; of a CRD that a konnector installed, that it did, and for whom."""
+    """Keep that it is there; of a konnector's CRD, the konnector and the space."""
     entries = m.get_maps(metadata, "managedFields")
     makers = {m.get_text(one, "manager") for one in entries} & keys.KONNECTORS
     ours = makers or m.get_text(metadata, "name").endswith(keys.KLUTCH_GROUP)
@@ -174,7 +174,7 @@ def _parsed_facts(content: bytes) -> api.KubeconfigFacts | None:
 
 
 def _decoded(text: str) -> bytes:
-    """Return the bytes of a base64 text; what is none stands for itself."""
+    """Return the bytes of a base64 text; any other text stands for itself."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

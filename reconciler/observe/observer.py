@@ -162,7 +162,7 @@ class _Observer:
         behind: Sequence[AppCluster],
         apps: Mapping[str, Verdict],
     ) -> Awaitable[Verdict]:
-        """Read the rest of a control plane whose shared part was read, for clusters behind it."""
+        """Read the rest of a control plane after its shared part, for clusters behind it."""
         namespaces = shared.objects[NAMESPACE]
         found = [
             read_scope.spaces(self._fleet, cluster.name, namespaces, apps[cluster.name])
@@ -220,7 +220,7 @@ def _by_cluster(questions: Questions) -> Mapping[str, Collection[Kind | Ref]]:
 def _with_those_behind(
     fleet: Fleet, live: Live, removed: Mapping[str, RemovedCluster | Unavailable]
 ) -> Live:
-    """Return `live`, in order, where what is behind an unseen control plane is unseen."""
+    """Return `live`, in order, where all clusters behind an unseen control plane are unseen."""
 
     def judged(verdict: Verdict, plane: str) -> Verdict:
         of_plane = live.control_planes[plane]
@@ -245,5 +245,5 @@ async def _all(verdicts: Mapping[str, Awaitable[Verdict]]) -> dict[str, Verdict]
 
 
 def behind(control_plane: str, why: Unavailable) -> Unavailable:
-    """Return the verdict on an app cluster whose control plane is unseen."""
+    """Return the verdict on an app cluster behind an unseen control plane."""
     return Unavailable(plane_unseen(control_plane, why.reason), why.remedy)

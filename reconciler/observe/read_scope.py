@@ -286,7 +286,7 @@ def _marked(fleet: Fleet, documents: Collection[str], live: ClusterState) -> set
 
 
 def _removed(name: str, ways: list[tuple[str, str]]) -> RemovedCluster | Unavailable:
-    """Spaces without the annotation say nothing; all others must agree."""
+    """Spaces without the annotation count for nothing; all others must agree."""
     known = [(plane, access) for plane, text in ways if (access := access_of(text)) is not None]
     texts = sorted({text for _, text in ways})
     if not known or len({(access, access.secret and plane) for plane, access in known}) > 1:
@@ -295,7 +295,7 @@ def _removed(name: str, ways: list[tuple[str, str]]) -> RemovedCluster | Unavail
 
 
 def _contradictory(accesses: Sequence[str]) -> Unavailable:
-    """Return the verdict on a leaving cluster whose annotations do not say one way to it."""
+    """Return the verdict on a leaving cluster with annotations that contradict each other."""
     if not any(accesses):
         return Unavailable(
             "no document names it any more, and no note names its kubeconfig",

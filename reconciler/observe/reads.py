@@ -312,7 +312,7 @@ def _spaces_begun(reading: Reading) -> set[str]:
 
 
 def _silent_spaces(reading: Reading) -> frozenset[str]:
-    """Return the spaces whose konnector is not to be counted on now."""
+    """Return the spaces with a konnector that cannot be counted on now."""
     now = SystemClock().now()
     return frozenset(
         m.namespace_of(binding)

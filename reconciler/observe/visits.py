@@ -66,7 +66,7 @@ class Incomplete(Exception):
 
 
 class NoIdentity(Exception):
-    """There is no namespace kube-system, so nothing tells this cluster from another."""
+    """There is no namespace kube-system, so nothing distinguishes this cluster from another."""
 
 
 class ReadSlots:
@@ -127,7 +127,7 @@ class Visit:
 
 
 class Visits:
-    """The visits of one run, each with what it came to, or why the cluster is unseen.
+    """The visits of one run, each with its result, or the reason why the cluster is unseen.
 
     A cluster that hangs costs a run its time once, however often the run comes back to it.
     """

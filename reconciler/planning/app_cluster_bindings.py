@@ -108,7 +108,7 @@ def _candidates(
 def _by_place(
     fleet: Fleet, document: str, control_plane: Index
 ) -> tuple[Sequence[Manifest], Mapping[str, Sequence[Manifest]]]:
-    """Return those that the fleet keeps, and others by what they say: a cluster, an identity."""
+    """Return those that the fleet keeps, and others by their own marks: a cluster, an identity."""
     kept, others = roots.by_place(fleet, [document], control_plane.seen)
     unproved: dict[str, list[Manifest]] = defaultdict(list)
     for one in others:
@@ -186,7 +186,7 @@ def prunes(site: Site) -> tuple[Prune, ...]:
 
 
 def prunes_of(site: Site, live: Manifest, listed: Collection[GroupResource]) -> Iterator[Prune]:
-    """Yield how each of the `listed` units of an AppClusterBinding leaves, and what it remembers.
+    """Yield the prunes of the `listed` units of an AppClusterBinding, with their policies.
 
     Sorted by their keys.
     """
@@ -219,7 +219,7 @@ def interrupted(site: Site) -> tuple[Prune, ...]:
 
 
 def unmanaged_warning(site: Site) -> set[str]:
-    """Return a sentence that lists what an adopted AppClusterBinding binds beside the files."""
+    """Return a sentence with the resources of an adopted AppClusterBinding beside the files."""
     live = site.live_root
     if live is None or _listed_by_us(live):
         return set()

@@ -76,7 +76,7 @@ _LEAVING: Final = frozenset({Action.RELEASE, Action.DELETE})
 
 
 class Verb(StrEnum):
-    """The action of one step. Each is idempotent: what is done already is left as it is."""
+    """The action of one step. Each is idempotent: a done one is left as it is."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -155,12 +155,12 @@ class Change:
 
     @property
     def only_notes(self) -> bool:
-        """Whether it writes nothing but what the credentials are."""
+        """Whether it writes nothing but notes about credentials."""
         return bool(self.steps) and all(step.verb is Verb.NOTE for step in self.steps)
 
     @property
     def leaves(self) -> bool:
-        """Whether it is about what the files no longer name."""
+        """Whether it is about units that the files no longer name."""
         return self.action in _LEAVING
 
     @property

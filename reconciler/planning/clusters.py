@@ -38,7 +38,7 @@ def plan_cluster(site: Site, units: Sequence[Unit], *, keeps_rights: bool) -> tu
 
 
 def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Return the line about what the cluster's credentials are, where that is not noted."""
+    """Return the line that notes the facts of the cluster's credentials, if they are not noted."""
     live, placed = site.control_plane.at(site.carrier), site.placement
     if live is None or objects.obstacle(live, fleet=site.fleet.name):
         return ()
@@ -73,7 +73,7 @@ def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
 
 
 def _unnoted_bindings(site: Site, salt: str, changes: Sequence[Change]) -> Iterator[Ref]:
-    """Yield our APIServiceBindings that do not say what the Secret is which they name.
+    """Yield our APIServiceBindings that lack the facts of their Secret.
 
     The line that writes a Secret has it noted, too.
     """
@@ -148,7 +148,7 @@ def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) ->
 
 
 def _is_there(site: Site, wanted: Wanted) -> bool:
-    """Return whether a Secret that was not read is there, as far as what it belongs to tells.
+    """Return whether an unread Secret is there, as far as its owner shows.
 
     The account in an app cluster is made before the AppClusterBinding is ours.
     """
@@ -162,7 +162,7 @@ def _is_there(site: Site, wanted: Wanted) -> bool:
 
 
 def _widened(wanted: Wanted, live: Manifest) -> Wanted:
-    """Return the konnector's role, whichever mode makes it, with what it holds already."""
+    """Return the konnector's role, of whichever mode, with its present rules."""
     if wanted.ref.kind != refs.CLUSTER_ROLE:
         return wanted
     stated = manifest.get_maps(wanted.manifest, "rules")
@@ -194,7 +194,7 @@ def _create_only(site: Site, draft: Change, live: Manifest | None, wanted: Wante
 
 
 def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change:
-    """Rewrite K, which klutchctl makes, where it differs from what its source will be.
+    """Rewrite K, which klutchctl makes, where it differs from its future source.
 
     A konnector that sends heartbeats tries a new address before it mirrors that: no other is to
     cut it off, so an apply waits for it. It mirrors nothing any more once its token is gone.
@@ -249,7 +249,7 @@ def _source_after_apply(site: Site) -> api.KubeconfigFacts | None:
 
 
 def _kubeconfig(site: Site, draft: Change, live: Manifest | None, wanted: Wanted) -> Change:
-    """Compare where a live kubeconfig leads, and as whom, not its bytes."""
+    """Compare the target and the user of a live kubeconfig, not its bytes."""
     if live is None:
         return replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
     refused = objects.obstacle(live, fleet=site.fleet.name)

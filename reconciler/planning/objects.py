@@ -134,7 +134,7 @@ def _updated(
 
 
 def _cause(live: Manifest, fields: Iterable[FieldChange]) -> str:
-    """Return why an object differs, as far as its managed fields tell: a write takes them over."""
+    """Return the cause of a difference, as far as managed fields show: a write takes them over."""
     written = field_set.owned(live, keys.MANAGER_CLI)
     if not written:
         return ""
@@ -145,7 +145,7 @@ def _cause(live: Manifest, fields: Iterable[FieldChange]) -> str:
 
 
 def _is_written(fields: field_set.FieldSet, path: str) -> bool | None:
-    """Return whether a field is in a set; None where an item of a list is not told by its place."""
+    """Return whether a field is in a set; None where its place does not identify a list's item."""
     for step in path.split("/")[1:]:
         if not fields:
             return True  # written as one value
@@ -161,7 +161,7 @@ def _is_written(fields: field_set.FieldSet, path: str) -> bool | None:
 def differences(
     live: Manifest, stated: Manifest, *, whole: Manifest | None = None
 ) -> tuple[FieldChange, ...]:
-    """Return how `live` differs from what we state, and what of ours is no longer stated.
+    """Return the differences of `live` from our statements, and our fields that we state no more.
 
     Empty = no drift. A field that is known only after the apply agrees with any live value.
     `whole` is what we state when we create the object, where less of it is compared later.
@@ -201,7 +201,7 @@ def before_digest(live: Manifest | None, stated: Manifest, *, whole: Manifest | 
 
 
 def sealed(change: Change, live: Manifest | None, wanted: Wanted) -> Change:
-    """Return a line that acts with what an apply needs: what to write, and a digest of `live`."""
+    """Return a line with the data of an apply: its manifest, and a digest of `live`."""
     if not change.acts:
         return change
     before = before_digest(live, wanted.stated, whole=wanted.manifest)
@@ -258,7 +258,7 @@ def _resolve(stated: JSON, live: JSON) -> JSON:
 
 
 def _shadow(live: JSON, stated: JSON) -> Manifest:
-    """Return of `live` what `stated` speaks about."""
+    """Return the part of `live` that `stated` is about."""
     shadow = _project(live, stated)
     return shadow if isinstance(shadow, Mapping) else {}
 

@@ -103,7 +103,7 @@ _NOTHING: Final = Division((), (), (), (), (), ())
 
 
 def divide(claims: Sequence[Claim], offered: Sequence[Manifest]) -> Division:
-    """Match the claims of the files with what an export, or its template, offers (normalized)."""
+    """Match the claims of the files with the offers of an export or its template (normalized)."""
     if not claims and not offered:
         return _NOTHING
     pairs = [(claim, [one for one in offered if _same_kind(claim, one)]) for claim in claims]

@@ -86,7 +86,7 @@ def recorded(carrier: Manifest) -> str:
 
 
 def is_claimed(cluster: AppCluster, carrier: Manifest, space: str) -> bool:
-    """Return whether the files give a cluster what stands for `space`.
+    """Return whether the files give a cluster the root of `space`.
 
     The identity that a cluster reports never does: any cluster may report any (trust.md T1).
     """
@@ -95,7 +95,7 @@ def is_claimed(cluster: AppCluster, carrier: Manifest, space: str) -> bool:
 
 
 def unproved(cluster: AppCluster, carrier: Manifest, space: str) -> Blocked:
-    """Hold a cluster that only says itself that it is the one a space was made for."""
+    """Hold a cluster with no proof but its own word that a space was made for it."""
     released = keys.RELEASED in manifest.annotations_of(carrier)
     was = "was released" if released else f"is that of {manifest.labels_of(carrier)[keys.CLUSTER]}"
     return Blocked(
@@ -147,7 +147,7 @@ def _spaces(
 
 
 def _renamed(cluster: AppCluster, space: Manifest) -> Blocked:
-    """Leave a cluster to apply that is that of a space, as it reports, and name what that says."""
+    """Leave a cluster to apply that reports a space as its own; name its former name."""
     former = manifest.labels_of(space).get(keys.CLUSTER, "")
     if former == cluster.name:
         return _UNDECIDED
@@ -156,7 +156,7 @@ def _renamed(cluster: AppCluster, space: Manifest) -> Blocked:
 
 
 def _may_be_taken_over(fleet: Fleet, control_plane: Index, app: Index) -> bool:
-    """Return whether a space without our labels offers what another tool bound in the cluster."""
+    """Return whether a space without our labels offers the resources of another tool's bindings."""
     bound = {
         manifest.name_of(binding)
         for binding in bindings(app)
@@ -224,7 +224,7 @@ def _referenced(app: Index) -> Iterator[Manifest]:
 
 
 def _unknowable(fleet: Fleet, cluster: AppCluster, app: Index) -> Blocked | None:
-    """Refuse a new space for a unit whose present one is unknown: that holds its data."""
+    """Refuse a new space for a unit with an unknown present one: that holds its data."""
     if app.blind:
         return None
     wanted = {unit.name for unit in fleet.units if unit.cluster == cluster.name}
@@ -314,7 +314,7 @@ def _known(
 
 
 def _consumer_secret(fleet: Fleet, source: Manifest | None, space: str, app: Index) -> str:
-    """Return K: what live bindings of the space use, else a Secret with its token, else new.
+    """Return K: the Secret of the space's live bindings, else one with its token, else new.
 
     A space of that name may be on another control plane too: what leads there without the token
     of `source` counts only where the binding is ours. So does a Secret of ours that is gone.

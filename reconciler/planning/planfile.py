@@ -39,7 +39,7 @@ def identified(plan: Plan) -> Plan:
 
 
 def plan_id(plan: Plan) -> str:
-    """Return the digest of what the plan says, in hex.
+    """Return the digest of a plan's content, in hex.
 
     It leaves out why a cluster could not be read: the error may be worded otherwise next time.
     Raises ValueError for a plan that holds the value of a Secret.
@@ -86,7 +86,7 @@ def parse(content: bytes, path: str) -> Plan:
 
 
 def _identity(found: Manifest) -> str:
-    """Digest a document, also one of a later minor version whose new fields we do not know."""
+    """Digest a document, also one of a later minor version with new fields."""
     identity = {key: value for key, value in found.items() if key not in _NOT_IDENTITY}
     identity["unseen"] = [cluster.get("name") for cluster in manifest.get_maps(found, "unseen")]
     identity["changes"] = [
@@ -114,12 +114,12 @@ def _content(plan: Plan) -> dict[str, JSON]:
 
 
 def line(change: Change) -> dict[str, JSON]:
-    """Return a change without what it would write. Raises ValueError as `plan_id` does."""
+    """Return a change without its manifest. Raises ValueError as `plan_id` does."""
     return whole_line(replace(change, after=None, fields=()))
 
 
 def whole_line(change: Change) -> dict[str, JSON]:
-    """Return a change; what it does not have is left out. Raises ValueError as `plan_id` does."""
+    """Return a change without its empty fields. Raises ValueError as `plan_id` does."""
     _refuse_secret_values(change)
     stated: dict[str, JSON] = {
         "action": change.action.value,

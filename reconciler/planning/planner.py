@@ -68,7 +68,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A plan, and what it still needs to know to be final."""
+    """A plan, and the open questions without which it is not final."""
 
     plan: Plan
     questions: Questions

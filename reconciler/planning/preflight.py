@@ -88,7 +88,7 @@ def _renamed(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> Blocked |
 
 
 def _cluster_of(fleet: Fleet, live: Live, carrier: Manifest) -> AppCluster | None:
-    """Return the cluster of the files that what another fleet bound is for, or None.
+    """Return the cluster of the files that another fleet's binding belongs to, or None.
 
     The files may say that a cluster gets a space of its own beside it.
     """
@@ -103,7 +103,7 @@ def _cluster_of(fleet: Fleet, live: Live, carrier: Manifest) -> AppCluster | Non
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """A space or AppClusterBinding of ours, or that only says so: it stands for an app cluster."""
+    """A space or AppClusterBinding with our labels, rightly or not: the root of an app cluster."""
 
     plane: Index
     ref: Ref
@@ -156,7 +156,7 @@ def _preflight(
 
 
 def _is_proved(site: Site) -> bool:
-    """Return whether more than its own word says which cluster this is (trust.md T14)."""
+    """Return whether more than its own word proves the identity of a cluster (trust.md T14)."""
     if site.cluster.identity:
         return True
     live = site.live_root
@@ -165,7 +165,7 @@ def _is_proved(site: Site) -> bool:
 
 
 def _going(site: Site) -> Blocked | None:
-    """Refuse a cluster whose space or namespace is being deleted."""
+    """Refuse a cluster with a space or namespace that is being deleted."""
     space = Ref(site.control_plane.name, NAMESPACE, "", site.placement.space)
     bind = Ref(site.app.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
     for index, ref in (
@@ -215,7 +215,7 @@ def _moved(site: Site, elsewhere: Iterable[_Root]) -> Blocked | None:
 
 
 def _is_of_cluster(site: Site, carrier: Manifest, *, proved: bool) -> bool:
-    """Return whether a root is the cluster's, by its name, or by what else stops it alone."""
+    """Return whether a root is the cluster's, by its name, or by the identity if none is proved."""
     if keys.RELEASED in annotations_of(carrier):
         return False
     if labels_of(carrier).get(keys.CLUSTER) == site.app.name:
@@ -231,7 +231,7 @@ def _lives(root: _Root) -> bool:
 
 
 def _left_behind(site: Site) -> Blocked | None:
-    """Refuse a cluster whose bindings lead to a control plane that no document names any more."""
+    """Refuse a cluster with bindings to a control plane that no document names any more."""
     there = site.live_root is not None
     spaces: dict[tuple[str, str], str] = {}  # by Secret: most bindings use the same
     for binding in _our_bindings(site):
@@ -264,7 +264,7 @@ def _our_bindings(site: Site) -> Iterator[Manifest]:
 
 
 def _wrong_secret(site: Site) -> Blocked | None:
-    """Refuse a cluster whose Secret K leads elsewhere: it is never overwritten."""
+    """Refuse a cluster with a Secret K that leads elsewhere: it is never overwritten."""
     name, space = site.placement.consumer_secret, site.placement.space
     live = site.app.get(SECRET, names.KLUTCH_NAMESPACE, name)
     there = placement.leads_to(live)

@@ -82,7 +82,7 @@ class Known:
 
 
 def known_of(fleet: Fleet, live: Live) -> Known:
-    """Look once at what is read for every cluster that left.
+    """Read the objects of every cluster that left, once.
 
     Of a cluster in the files that was not read, what stands for it says which it is.
     """

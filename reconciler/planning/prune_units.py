@@ -245,7 +245,7 @@ def _delete(site: Site, prune: Prune, *, with_instances: bool) -> Iterator[Step]
 
 
 def all_of(key: UnitKey, cluster: str) -> Ref:
-    """Return the ref of all objects of a unit's kind; their version is the CRD's to say."""
+    """Return the ref of all objects of a unit's kind; the CRD decides their version."""
     return Ref(cluster, instances(key.group, key.resource), "", "")
 
 

@@ -39,7 +39,7 @@ class Places:
     adopted: Mapping[str, Sequence[Manifest]] = field(default_factory=dict)
 
     def contains(self, binding: Manifest) -> bool:
-        """Return whether an AppClusterBinding is in one of them, whatever it says."""
+        """Return whether an AppClusterBinding is in one of them, whatever its labels are."""
         if self.keep(binding):
             return True
         cluster = labels_of(binding).get(keys.CLUSTER, "")
@@ -133,7 +133,7 @@ def carriers_of_others(
 def by_place(
     fleet: Fleet, documents: Iterable[str], seen: ClusterState
 ) -> tuple[Sequence[Manifest], Sequence[Manifest]]:
-    """Return the AppClusterBindings in the places of a fleet, and others that say they are its."""
+    """Return the AppClusterBindings in the places of a fleet, and others with its labels."""
     everything = seen.objects.get(APP_CLUSTER_BINDING, ())
     known = places(fleet, documents, seen.objects.get(NAMESPACE, ()), everything)
     labelled = [one for one in everything if labels_of(one).get(keys.FLEET) == fleet.name]
@@ -158,7 +158,7 @@ def unproved(fleet: Fleet, cluster: AppCluster, candidate: Manifest) -> Blocked:
 
 
 def warnings(fleet: Fleet, planes: Mapping[str, ClusterState]) -> Iterator[str]:
-    """Yield a sentence about what only says that it is the fleet's, for each control plane."""
+    """Yield a sentence about objects with the fleet's labels alone, for each control plane."""
     for name, seen in planes.items():
         documents = documents_of(planes, seen.uid)
         found = sorted(

@@ -153,7 +153,7 @@ class Site:
 
     @property
     def undecided(self) -> bool:
-        """Whether only who may read Secrets knows what the cluster's credentials are."""
+        """Whether only a reader of Secrets knows the facts of the cluster's credentials."""
         live = self.control_plane.at(self.carrier)
         blind = self.control_plane.blind and live is not None
         return (

@@ -110,7 +110,7 @@ def _own_way(site: Site, unit: Unit) -> Placement:
 
 
 def _obstacle(site: Site, unit: Unit, requests: Sequence[Wanted], binding: Wanted) -> str:
-    """Return why nothing may be decided about what is live of a unit in mode Direct, or ""."""
+    """Return the reason why the live objects of a unit in mode Direct cannot be judged, or ""."""
     if not site.is_direct:
         return ""
     export = Ref(

@@ -33,7 +33,7 @@ _OWN_PATHS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Clusters, in the order of the plan, and what would happen in the first of them."""
+    """Clusters, in the order of the plan, and the lines of the first of them."""
 
     clusters: tuple[str, ...]
     changes: tuple[Change, ...]
@@ -92,7 +92,7 @@ def _stated(line: Change, words: Sequence[str]) -> Manifest:
 
 
 def _common(line: Change, path: str, value: JSON, words: Sequence[str]) -> JSON:
-    """Return a value that differs, without what a cluster has of its own."""
+    """Return a differing value, without the parts that a cluster has of its own."""
     if path in _OWN_PATHS and value in words:
         return words.index(str(value))
     of_secret = line.ref.kind == SECRET and isinstance(value, str)

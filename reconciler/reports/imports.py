@@ -214,7 +214,7 @@ def _import(unnamed: UnnamedBinding) -> Import:
 
 
 def _parameters(binding: Manifest, request: Manifest | None) -> Manifest:
-    """Return those of the request, where the binding says that they are in force.
+    """Return those of the request, where the binding reports that they are in force.
 
     Others stay with their request: to state them would replace it.
     """
@@ -314,7 +314,7 @@ def _union(lists: Sequence[Sequence[FileClaim]]) -> list[FileClaim]:
 def _fitting(
     loaded: Loaded, group: str, resource: str, claims: Sequence[FileClaim]
 ) -> tuple[str, Sequence[FileClaim]] | None:
-    """Return a Template for this resource alone that has all the claims, and what it has."""
+    """Return a Template for this resource alone with all the claims, and its claims."""
     for template in sorted(loaded.templates, key=lambda one: one.name):
         spec = template.model.spec
         if [(one.group, one.resource) for one in spec.resources] != [(group, resource)]:

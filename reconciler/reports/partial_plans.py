@@ -98,7 +98,7 @@ def unknown(fleet: Fleet, plan: Plan, target: Target, foreign: Collection[UnitKe
 
 
 def check(fleet: Fleet, named: Collection[Target]) -> None:
-    """Raise ConfigError for a target that the files name, or whose cluster they suspend."""
+    """Raise ConfigError for a target that the files name, or in a suspended cluster."""
     for target in named:
         cluster = fleet.clusters.get(target.cluster)
         if cluster is not None and cluster.suspended is not None:
@@ -116,7 +116,7 @@ def check(fleet: Fleet, named: Collection[Target]) -> None:
 
 
 def letting_go(fleet: Fleet) -> Fleet:
-    """Return a fleet whose plan releases what left it, whatever `prune` says of mode and clusters.
+    """Return a fleet with a plan that releases its leavers, whatever `prune` sets.
 
     Nor do its budgets count: a person names each unit. A unit that its own policy deletes or holds
     is still deleted or held by that plan.

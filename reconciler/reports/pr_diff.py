@@ -64,7 +64,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """The edits since the commit `revision`, which was named `ref`; and what Policies deny."""
+    """The edits since the commit `revision`, which was named `ref`; and the Policies' denials."""
 
     ref: str
     revision: str
@@ -180,7 +180,7 @@ def _stated(thing: ControlPlane | AppCluster | Unit) -> dict[str, JSON]:
 
 
 def _json(value: Any) -> JSON:
-    """Return a value of a fleet as JSON, what has a text of its own as that text."""
+    """Return a value of a fleet as JSON, values with a text of their own as that text."""
     if isinstance(value, Mapping):
         return {str(key): _json(one) for key, one in value.items()}
     if isinstance(value, (tuple, list)):

@@ -179,7 +179,7 @@ class Explanation:
 
 
 def watching(fleet: Fleet) -> Fleet:
-    """Return a fleet whose plan also shows what left the files, where pruning is off."""
+    """Return a fleet with a plan that also shows leavers, where pruning is off."""
     if fleet.guards.mode is not PruneMode.OFF:
         return fleet
     return replace(fleet, guards=replace(fleet.guards, mode=PruneMode.REPORT))
@@ -216,7 +216,7 @@ def explained(loaded: Loaded, live: Live, plan: Plan, target: Target) -> Explana
 
 
 def _is_whole(change: Change) -> bool:
-    """Return whether a line says what holds for all of its cluster."""
+    """Return whether a line is about all of its cluster."""
     if change.unit is not None:
         return False
     return change.action is Action.BLOCKED or (change.subject == "cluster" and not change.ref.name)

@@ -50,7 +50,7 @@ _BROKEN: Final = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError)
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A place on a server, and the digest of what is there: `sha256:` and 64 hexadecimal digits."""
+    """A place on a server, and the digest of its content: `sha256:` and 64 hexadecimal digits."""
 
     place: str
     digest: str
@@ -297,7 +297,7 @@ class _Bounded(io.RawIOBase):
 
 
 def _unpacked(content: bytes) -> Folder:
-    """Return folders and files. Raises _Refused, and what is in _BROKEN."""
+    """Return folders and files. Raises _Refused, and the errors in _BROKEN."""
     top: Folder = {}
     with tarfile.open(fileobj=_Bounded(content), mode="r|") as archive:
         for number, member in enumerate(archive):

@@ -130,7 +130,7 @@ class _Folder:
             os.close(descriptor)
 
     def _open(self, path: str, names: list[str], flags: int) -> int:
-        """Return a descriptor of what is at `names`, opened one beneath the other."""
+        """Return a descriptor of the file at `names`, opened one beneath the other."""
         descriptor = os.dup(self._descriptor)
         for name in names:
             last = name is names[-1]

@@ -127,7 +127,7 @@ class Gathered:
 
 
 def walk(store: Store, patterns: Patterns) -> Iterator[tuple[str, EntryType | Unreadable]]:
-    """Yield each path that a pattern matches, with what is there or why that is not known.
+    """Yield each path that a pattern matches, with its entry or why that is not known.
 
     Folders are yielded only where a pattern meant a file there. With "/" at the end: the path of
     what a pattern goes into, and that cannot be gone into. Raises InvalidRepository.
@@ -170,7 +170,7 @@ def walk(store: Store, patterns: Patterns) -> Iterator[tuple[str, EntryType | Un
 
 
 def _may_hold_files(store: Store, path: str, entry_type: EntryType) -> bool:
-    """Return whether files that a pattern means may be behind what is no folder.
+    """Return whether files of a pattern may be behind a path that is no folder.
 
     What is not looked into must not pass for an empty folder: its units would be released.
     """
@@ -220,7 +220,7 @@ def not_a_file(entry_type: EntryType) -> Unreadable:
 
 
 def not_a_folder(entry_type: EntryType) -> Unreadable:
-    """Return the problem of what is no folder, where files are looked for in it."""
+    """Return the problem of a path that is no folder, where files are looked for in it."""
     message = f"is {entry_type.value}, and spec.include looks for files in it"
     hint = "That is not read: put the files there themselves, or include narrower folders"
     return Unreadable("not-a-folder", message, hint)

@@ -97,7 +97,7 @@ def _read(opened: pygit2.Repository, commit: pygit2.Commit, folder: str, entry: 
 
 
 def _inside(opened: pygit2.Repository, there: Path, path: Path) -> str:
-    """Return where `path` lies in the repository's trees; `there` is what of it exists."""
+    """Return the place of `path` in the repository's trees; `there` is the existing part."""
     top = Path(opened.workdir or opened.path).resolve()
     missing = path.absolute().relative_to(there.absolute()).parts
     try:

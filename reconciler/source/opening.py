@@ -33,7 +33,7 @@ class NewerFormat(ConfigError):
 
 
 def opened(path: Path, *, check_owner: bool, own: bool = False) -> pygit2.Repository:
-    """Return the repository that a folder lies in, for what its branches say of that folder.
+    """Return the repository that a folder lies in, for reading its branches.
 
     `own`: that is made by us at this path. Raises ConfigError where there is none, it cannot be
     opened, or a commit chose the folder, and HostError.

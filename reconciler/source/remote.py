@@ -47,7 +47,7 @@ _SPACES: Final = ("refs/heads/", "refs/tags/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Files with what opens the repository, read anew for each fetch; None where there is none.
+    """The files with the repository's credentials, read for each fetch; None without any.
 
     `token` holds the password of https, `ssh_key` a private key as `ssh_key` reads it, `ca` the
     authorities of the server's certificate, which hold for all servers of the process.
@@ -355,7 +355,7 @@ class _Callbacks(pygit2.RemoteCallbacks):
         raise self._refused("the server asks for a credential, and there is none")
 
     def certificate_check(self, certificate: None, valid: bool, host: bytes) -> bool:
-        """Believe only what the trust store, or known_hosts, vouches for."""
+        """Believe only certificates of the trust store, or of known_hosts."""
         del certificate
         return valid and host.decode("ascii", "replace").lower() == self._url.host.lower()
 

@@ -44,7 +44,7 @@ class Signature:
 
 
 class Refused(Exception):
-    """A signature, or a list of keys, is not accepted: `why` goes on from what it is about.
+    """A signature, or a list of keys, is not accepted: `why` continues its name.
 
     It never repeats more of a stranger's text than a short, printable piece.
     """

@@ -61,7 +61,7 @@ _PATTERN_PARTS: Final = {"*": ".*", "?": "."}
 
 
 class _Reader:
-    """Reads values of SSH (RFC 4251, 5), whose lengths are not trusted."""
+    """Reads values of SSH (RFC 4251, 5), with lengths that are not trusted."""
 
     def __init__(self, content: bytes) -> None:
         self._content, self._position = content, 0
@@ -268,7 +268,7 @@ def parse(text: bytes) -> tuple[AllowedSigner, ...]:
 
 
 def matches(text: str, patterns: str) -> bool:
-    """Decide whether a text matches a list of patterns, as PATTERNS in ssh_config(5) says.
+    """Decide whether a text matches a list of patterns, as PATTERNS in ssh_config(5).
 
     One that matches after "!" refuses, whatever else matches.
     """
@@ -301,7 +301,7 @@ def _signer(number: int, content: str) -> AllowedSigner:
 
 
 def _word(text: str) -> tuple[str, str]:
-    """Return the first word, and what follows it: blanks within quotes do not end a word."""
+    """Return the first word, and the rest: blanks within quotes do not end a word."""
     found = _WORD.match(text)
     word = found[0] if found else ""
     rest = text[len(word) :]
@@ -362,7 +362,7 @@ def verify(
     times: Sequence[datetime],
     namespace: str = NAMESPACE,
 ) -> None:
-    """Check a signature. Raises Refused, whose sentence goes on from "its signature".
+    """Check a signature. Raises Refused, with a sentence that continues "its signature".
 
     `principal` is for whom the key has to be listed, `times` when it has to be valid. No key is
     used that is not listed.

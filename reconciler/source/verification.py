@@ -44,7 +44,7 @@ class Incomplete(Unverified):
 
 
 class Verification:
-    """Verifies commits, by files that are read anew whenever they are other ones.
+    """Verifies commits, by files that are read again whenever they change.
 
     Raises ConfigError where nothing could ever be verified, and HostError without the extra `gpg`.
     """

@@ -122,7 +122,7 @@ def after(
 
 
 def pause(tries: int, jitter: float, *, first: float, longest: float) -> float:
-    """Return how long to wait after so many tries in vain: up to half less than it could be."""
+    """Return the pause after so many failed tries: up to half less than it could be."""
     exponent = min(tries, 32)  # beyond it every pause is the longest
     return min(longest, first * 2.0**exponent) * (0.5 + jitter / 2)
 

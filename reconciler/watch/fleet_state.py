@@ -248,7 +248,7 @@ def _undone(report: Report) -> tuple[tuple[Change, Outcome | None], ...]:
 
 
 def merged(before: Board, after: Board, scope: Scope) -> Board:
-    """Return the newer board, and what only the older one knows of clusters outside `scope`.
+    """Return the newer board, with the older one's clusters outside `scope`.
 
     A look at some app clusters reads their control planes too.
     """
@@ -269,7 +269,7 @@ def merged(before: Board, after: Board, scope: Scope) -> Board:
 
 
 def _remembered(history: tuple[RoundRecord, ...], record: RoundRecord) -> tuple[RoundRecord, ...]:
-    """Return the history with a round, which counts as the newest one if it says nothing new."""
+    """Return the history with a round, which replaces the newest one if it is equal."""
     if not history or record.done or history[0].revision != record.revision:
         return (record, *history)[:REMEMBERED]
     last = history[0]
@@ -285,7 +285,7 @@ Turn: TypeAlias = tuple[UnitKey, BoundUnit | None, BoundUnit | None]
 
 
 def changed(before: Iterable[ClusterHealth], after: Iterable[ClusterHealth]) -> Iterator[Turn]:
-    """Yield the units whose state or reason is another than before, by cluster."""
+    """Yield the units with another state or reason than before, by cluster."""
     old, new = ({one.name: one for one in clusters} for clusters in (before, after))
     for name in {**old, **new}:
         was, now = old.get(name), new.get(name)
@@ -303,7 +303,7 @@ def changed(before: Iterable[ClusterHealth], after: Iterable[ClusterHealth]) -> 
 
 
 def remembering(before: Board, after: Board) -> Board:
-    """Return `after`, where what could not be read shows how it was `before`, and when that was.
+    """Return `after`, with the state and time of unread parts as `before`.
 
     What cannot be read is neither gone nor well: it is as it was when it was last read. Also units
     that are not in the files: only what is read tells that those are there.

@@ -44,7 +44,7 @@ class Observer:
     def read(
         self, fleet: Fleet, found: SourceState | None, warnings: Sequence[Problem] | None
     ) -> None:
-        """Receive the fleet; what was read, and its warnings, are None where nothing changed."""
+        """Receive the fleet; the read source, and its warnings, are None where nothing changed."""
 
     def began(self, task: agenda.Task) -> None:
         """Receive that a round begins."""
@@ -106,7 +106,7 @@ class Watch:
                 await unless(stop, self._rest(readable=fleet is not None))
 
     async def _look(self) -> Fleet | None:
-        """Return the fleet as the files say now, or None where they cannot be used."""
+        """Return the fleet of the present files, or None where they cannot be used."""
         warnings: Sequence[Problem] | None = None
         try:
             found = await self._source.look(self._mark)
@@ -206,7 +206,7 @@ class States:
         return self._version
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with the state before and after, from now on; return what ends that."""
+        """Call `listener` with the state before and after, from now on; return its end."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

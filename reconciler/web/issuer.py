@@ -99,7 +99,7 @@ _OK: Final = 200
 
 
 class Issuer:
-    """An issuer and what is known of it; where it is away, the last that was known.
+    """An issuer and its known keys; where it is away, the last known ones.
 
     With `jwks`, a key set as JSON, nothing is ever fetched. Raises ProviderFault for one that
     cannot be used.

@@ -81,7 +81,7 @@ async def served(
     clock: Callable[[], float] = time.monotonic,
     refusal_page: RefusalPage = plain,
 ) -> AsyncIterator[tuple[str, int]]:
-    """Serve for as long as the block lasts; what is under way then has a few seconds more.
+    """Serve for as long as the block lasts; requests under way then have a few seconds more.
 
     Yields where. A handler may raise RequestRefused; anything else is a defect, and answered with
     500. `refusal_page` gives all refusals their form.
@@ -339,7 +339,7 @@ async def _send(stream: Stream, answer: StreamResponse, raw: BaseRequest) -> Non
 
 
 def answer_of(response: Response, more: Iterable[tuple[str, str]] = ()) -> StreamResponse:
-    """Return a response as aiohttp sends it. Raises ValueError for what would split a header."""
+    """Return a response as aiohttp sends it. Raises ValueError where it would split a header."""
     headers: CIMultiDict[str] = CIMultiDict()
     fields = (
         ("Content-Type", response.content_type),

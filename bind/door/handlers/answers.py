@@ -149,7 +149,7 @@ def failure(code: str, message: str) -> Manifest:
 
 
 def consent_of(offer: Offer, agreed: Sequence[int] | None) -> list[JSON] | None:
-    """Return the claims of an offer with what was agreed to; None where nobody was asked."""
+    """Return the claims of an offer with their states; None where nobody was asked."""
     if agreed is None:
         return None
     return [_claim(claim) for claim in consent.accepted(offer.claims, agreed)]

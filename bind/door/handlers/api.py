@@ -36,7 +36,7 @@ class _Wanted:
 
 
 class Api:
-    """Answers `/export`, `/.well-known/klutch-bind` and what is below `/api/v1`."""
+    """Answers `/export`, `/.well-known/klutch-bind` and paths below `/api/v1`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -57,7 +57,7 @@ class Api:
         return await self.export(request)
 
     async def front_door(self, request: Request) -> Response:
-        """Answer `/.well-known/klutch-bind`: what this door can do beyond the original's."""
+        """Answer `/.well-known/klutch-bind`: the abilities of this door beyond the original's."""
         del request
         return answers.document(answers.front_door(self._services.settings))
 
@@ -114,7 +114,7 @@ class Api:
         return answers.document(response)
 
     async def catalogue(self, request: Request) -> Response:
-        """Answer `/api/v1/catalogue`: what is offered, and whether to this identity."""
+        """Answer `/api/v1/catalogue`: the offers, and whether they are for this identity."""
         identity = await self._bearer(request)
         self._services.count_look(identity)
         rows: list[JSON] = []
@@ -126,7 +126,7 @@ class Api:
     async def _made(
         self, identity: Identity, wanted: _Wanted | Wish, *offers: Offer
     ) -> tuple[str, bytes]:
-        """Return a space and what leads there; nothing of both where nothing is to be made."""
+        """Return a space and its kubeconfig; neither where nothing is to be made."""
         if wanted.dry_run:
             return "", b""
         spaces = self._services.spaces

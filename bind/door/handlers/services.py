@@ -50,7 +50,7 @@ class UsedOnce:
         return len(self._until)
 
     def take(self, text: str, now: float) -> bool:
-        """Use a text, and tell whether it was not used before."""
+        """Use a text, and return whether it was not used before."""
         while self._until:
             oldest = next(iter(self._until))
             if self._until[oldest] > now and len(self._until) < _MOST_USED:
@@ -133,13 +133,13 @@ class Services:
         return Cookie(f"{_SESSION}{sid}", text, sessions.SESSION.age, self.secure)
 
     async def visit(self, request: Request) -> Visit | None:
-        """Return the session of a person who looks around, or None. Raises Refused."""
+        """Return the session of a person at `/ui/`, or None. Raises Refused."""
         return await self._opened(
             Visit, sessions.UI, request.cookies.get(self.ui_cookie("").name, "")
         )
 
     def ui_cookie(self, text: str) -> Cookie:
-        """Return the cookie of a person who looks around; the empty text ends it."""
+        """Return the cookie of a person at `/ui/`; the empty text ends it."""
         name = f"__Host-{UI_COOKIE}" if self.secure else UI_COOKIE
         return Cookie(name, text, sessions.UI.age if text else 0, self.secure)
 
@@ -193,7 +193,7 @@ def is_name(text: str) -> bool:
 
 
 def label_of(text: str) -> str:
-    """Return the name of an app cluster as somebody sent it, with what can be shown of it alone."""
+    """Return the printable part of an app cluster's name, as somebody sent it."""
     return "".join(filter(str.isprintable, text))[:_LONGEST_LABEL]
 
 

@@ -31,7 +31,7 @@ _Page: TypeAlias = Callable[["_Visitor"], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class _Visitor:
-    """A signed-in person, and what is asked for."""
+    """A signed-in person, and the request."""
 
     request: Request
     visit: Visit

@@ -52,7 +52,7 @@ class Walk:
         return self._page(view)
 
     async def bind(self, request: Request) -> Response:
-        """Answer `/bind`: make the space, and send the CLI what it needs. Raises Refused."""
+        """Answer `/bind`: make the space, and send the CLI its kubeconfig. Raises Refused."""
         _require_own_site(request)
         session, offer = await self._chosen(request)
         about = Subject(session.identity, session.wish.cid, offer.resource.name)
@@ -75,13 +75,13 @@ class Walk:
         return answers.redirect(location, headers=answers.NO_CACHE)
 
     async def consent(self, request: Request) -> Response:
-        """Answer GET `/consent`: what the service asks for. Raises Refused."""
+        """Answer GET `/consent`: the claims of the service. Raises Refused."""
         session, offer = await self._chosen(request)
         _require_challenge(session)
         return await self._asked(session, offer)
 
     async def agreed(self, request: Request) -> Response:
-        """Answer POST `/consent`: what was accepted goes to the CLI. Raises Refused."""
+        """Answer POST `/consent`: the accepted claims go to the CLI. Raises Refused."""
         form = form_of(request)
         session, offer = await self._chosen(request)
         _require_challenge(session)

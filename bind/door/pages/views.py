@@ -81,7 +81,7 @@ class OfferForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentView(OfferForm):
-    """The consent of a person before a CLI, which says that the cluster is `called` so, answers.
+    """The consent page of a CLI that calls the cluster `called`.
 
     `decline` leads back to the CLI without an agreement. Of a `dry_run`, nothing is bound.
     """
@@ -145,7 +145,7 @@ class ConditionRow:
 
 @dataclass(frozen=True, slots=True)
 class BindingRow:
-    """A binding space: an app cluster, and what it bound. `next` is a step for its user."""
+    """A binding space: an app cluster, and its bound resources. `next` is a step for its user."""
 
     space: str
     cid: str
@@ -180,7 +180,7 @@ class BindingView:
 
 @dataclass(frozen=True, slots=True)
 class HomeView:
-    """The first page; `sign_in` is "" for people that are signed in, who see some `offers`."""
+    """The first page; `sign_in` is "" for signed-in people, and they see some `offers`."""
 
     sign_in: str
     offers: Sequence[OfferRow] = ()
@@ -189,7 +189,7 @@ class HomeView:
 
 @dataclass(frozen=True, slots=True)
 class ErrorView:
-    """Why there is no page, and what to do."""
+    """The reason why there is no page, and the next step."""
 
     status: int
     title: str

@@ -227,7 +227,7 @@ def _made(seen: Seen, one: Record) -> Record:
 
 
 def _digest_of_secret(seen: Seen, counts: str) -> str:
-    """Return the digest of what the Secret has of a binding, and else a word for what it has."""
+    """Return the digest of a binding's credentials in the Secret, else a word for its content."""
     is_wanted = connection.place(seen.live) is not None
     if is_wanted and not seen.has_read:
         return _UNREAD
@@ -257,7 +257,7 @@ def _old(seen: Seen, one: Record, text: str) -> Record:
 
 
 def _closed(seen: Seen, records: list[Record]) -> Iterator[Record]:
-    """Yield these records; what the broker refused is not asked for before the wish is another."""
+    """Yield these records; a refused wish is not asked for again before it changes."""
     is_refused = bool(seen.ledger.refused) and seen.ledger.refused == seen.asked
     for one in records:
         is_open = one.state == record.INTENDED and one.operation is None

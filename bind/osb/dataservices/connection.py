@@ -63,7 +63,7 @@ class Ledger:
     made: str = ""
 
     def text(self) -> str:
-        """Return the annotation, "" where the original's rules say all of it."""
+        """Return the annotation, "" where the original's rules give all of it."""
         if self == Ledger():
             return ""
         wire = asdict(self)
@@ -77,7 +77,7 @@ def ledger_of(text: str) -> Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Seen(rules.OfBroker):
-    """A ServiceBinding. `instance` is its ServiceInstance; `lookup` says why there is not one.
+    """A ServiceBinding. `instance` is its ServiceInstance; `lookup` is why there is not one.
 
     `secret` is its connection Secret, None where it is absent, or was not read: `has_read`.
     """
@@ -185,7 +185,7 @@ def decoded(value: str) -> str:
 
 
 def details(texts: Mapping[str, str], instance_type: str) -> list[JSON]:
-    """Return where a service is reached, as far as its credentials say so: no names, no passwords.
+    """Return the address of a service, as far as its credentials name it: no names, no passwords.
 
     `instance_type` is what the binding's label says; of others host and port are told.
     """

@@ -47,7 +47,7 @@ class Seen(rules.OfBroker):
 
     @property
     def id(self) -> str:
-        """The id at the broker: what stands there, else its uid."""
+        """The id at the broker: the noted one, else its uid."""
         return manifest.get_text(self.at_provider, "instanceId") or self.uid
 
     @property
@@ -76,7 +76,7 @@ class Seen(rules.OfBroker):
 
     @property
     def term_of_last(self) -> str:
-        """The term in which it was asked for; of what no annotation says, this one."""
+        """The term in which it was asked for; without an annotation, this one."""
         return self.term if self.last is None else manifest.get_text(self.last, "term")
 
     @property
@@ -302,7 +302,7 @@ def _fields(seen: Seen, one: Record) -> dict[str, JSON]:
 
 
 def _word(seen: Seen, one: Record) -> str:
-    """Return the original's word for the state of a record; what says the same stays."""
+    """Return the original's word for the state of a record; a synonym stays."""
     state, closed = seen.state, "" if one.intent is None else one.intent.closed
     if one.state == record.LEAVING:
         stays = one.operation is None and (state == "deleting" or seen.is_deleting)

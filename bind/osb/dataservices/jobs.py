@@ -45,7 +45,7 @@ class Reply:
 
     @property
     def number(self) -> int | None:
-        """The number of a job that was made, None where it says none."""
+        """The number of a job that was made, None without one."""
         return manifest.get_int(self.value, "id") if 200 <= self.status < 300 else None
 
 
@@ -64,7 +64,7 @@ _SETTINGS: Final = ("encryption_key", "exclude_from_auto_backup", "credentials_u
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The names under which a kind says the same, and what its jobs are called on the wire."""
+    """The names of a kind's fields, and of its jobs on the wire."""
 
     sort: str
     annotation: str
@@ -252,7 +252,7 @@ def answered(  # noqa: PLR0911 - an answer each
 
 
 def _failed(seen: Seen, problem: str, pause: timedelta | None, *stated: Condition) -> Decision:
-    """Return the decision to say what is wrong, and to look again after a pause, ever longer."""
+    """Return the decision that reports a problem, and looks again after a pause, ever longer."""
     stated = (DELETING,) if seen.is_deleting else stated
     return seen.failed(problem, *stated, again=pause or max(seen.pause(), rules.POLL))
 

@@ -56,7 +56,7 @@ _PAUSED: Final = Condition(
 
 
 def error(message: str) -> Condition:
-    """Return that the object and what stands behind it do not agree, and why."""
+    """Return the condition that the object and its external resource do not agree, and why."""
     return replace(_FAILED, message=message)
 
 
@@ -124,7 +124,7 @@ class Seen:
         step: decision.Step | None = None,
         others: Mapping[str, JSON] | None = None,
     ) -> decision.Decision:
-        """Return the decision that its status says this; null takes away, all else stays.
+        """Return the decision that writes this status; null removes, all else stays.
 
         `step` is written before. The time of a condition stays where its status and reason do: it
         is how long that lasts.
@@ -154,7 +154,7 @@ class Seen:
         return conditions.dump(after[one] for one in sorted(after))
 
     def pause(self) -> timedelta:
-        """Return when to try again what failed: after as long again as it has been failing."""
+        """Return the pause before the next try: as long as it has been failing."""
         failing = conditions.get(self.live, SYNCED, conditions.FALSE)
         since = None if failing is None else moment(failing.last_transition_time)
         lasted = timedelta() if since is None else self.now - since
@@ -168,7 +168,7 @@ class Seen:
         note: decision.Note | None = None,
         step: decision.Step | None = None,
     ) -> decision.Decision:
-        """Return the decision to say what is wrong, and to look again."""
+        """Return the decision that reports a problem, and looks again."""
         return self.report({}, *stated, error(message), again=again, note=note, step=step)
 
 
@@ -201,7 +201,7 @@ def may(live: Manifest, action: str) -> bool:
 
 
 def deletes(live: Manifest) -> bool:
-    """Return whether what stands behind goes with the object: its policies outrank that field."""
+    """Return whether the external resource goes with the object: policies outrank that field."""
     policies = _policies(live)
     if policies != [_ALL]:
         return may(live, "Delete")
@@ -240,7 +240,7 @@ def framed(seen: Seen) -> decision.Decision | None:
 
 
 def released(seen: Seen, reason: str, message: str) -> decision.Decision:
-    """Return the decision to hold an object no longer, and an Event that says why."""
+    """Return the decision to release an object, and an Event with the reason."""
     step = decision.unfinalized(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
     note = decision.Note(reason, message)
     return replace(decision.writes(step, failure=WRITE_FAILED), notes=(note,), sums_up=False)
@@ -262,7 +262,7 @@ def marked(
 
 
 def _usage(seen: Seen) -> decision.Create | decision.Patch | None:
-    """Return the write that says which ProviderConfig the object uses."""
+    """Return the write that names the ProviderConfig of the object."""
     name = config_name(seen.live)
     labels = {keys.PROVIDER_CONFIG: name}
     if seen.usage is not None:

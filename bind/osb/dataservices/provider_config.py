@@ -39,7 +39,7 @@ class Seen:
 
 
 def next_step(seen: Seen) -> Step:
-    """Return the request that is due, or what follows without any."""
+    """Return the request that is due, or the decision without any."""
     if manifest.is_deleting(seen.live):
         return _leaving(seen)
     if (patch := finalized(seen.cluster, PROVIDER_CONFIG, seen.live, keys.IN_USE)) is not None:
@@ -57,7 +57,7 @@ def _leaving(seen: Seen) -> Decision:
 
 
 def _left(seen: Seen) -> timedelta:
-    """Return the time until the next look, by the status alone: whoever made it counts."""
+    """Return the time until the next look, by the status alone, of whichever program."""
     last = moment(manifest.get_text(seen.health, "lastCheckTime"))
     if last is None:
         return timedelta()

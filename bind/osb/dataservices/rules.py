@@ -138,7 +138,7 @@ def context(seen: Seen) -> dict[str, JSON]:
 
 
 def originating_identity(live: Manifest) -> OriginatingIdentity | None:
-    """Return on whose behalf an object is served, where it says so as this platform does."""
+    """Return the identity on whose behalf an object is served, by this platform's marks."""
     stated = manifest.get_map(live, "spec", "forProvider", "originatingIdentity")
     value = read_json(manifest.get_text(stated, "value"))
     platform = manifest.get_text(stated, "platform") or PLATFORM

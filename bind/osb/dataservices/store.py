@@ -196,7 +196,7 @@ def _differing(before: Mapping[str, JSON], after: Mapping[str, JSON]) -> dict[st
 
 
 def _is_written(records: dict[str, Record], step: decisions.Step, seen: rules.OfBroker) -> bool:
-    """Write a record among these; tell whether a step is about one."""
+    """Write a record among these; return whether a step is about one."""
     match step:
         case decisions.Create(kind, body) if kind == BROKER_RECORD:
             one = record.read(body, seen.cluster)
@@ -242,7 +242,7 @@ def _is_lift(seen: rules.OfBroker, step: decisions.Step) -> bool:
 
 
 def _released(seen: rules.OfBroker, made: decisions.Decision) -> decisions.Decision:
-    """Let an object go, with what is to go before it."""
+    """Release an object, after the objects that go before it."""
     lift = decisions.unfinalized(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
     steps = [one for one in made.steps if not _is_lift(seen, one)]
     decision = decisions.writes(*steps, lift, failure=managed.WRITE_FAILED)

@@ -46,7 +46,7 @@ def look(view: views.InstanceView, binding: views.BindingView) -> views.Next:
 
 
 def urgency(view: views.InstanceView, binding: views.BindingView) -> int:
-    """Return when a binding has its turn beside others: what goes on, what goes, all else."""
+    """Return the turn of a binding beside others: running ones, leaving ones, all else."""
     now = view.now
     if any(one.blocks(now) for one in binding.records):
         return GOING
@@ -77,7 +77,7 @@ def _times(seen: Seen, current: Record, checked: datetime | None) -> list[dateti
 
 
 def _open(seen: Seen) -> views.Next | None:
-    """Go on with what was begun; what is late comes after what is to leave."""
+    """Go on with an open binding; a late one comes after those that are to leave."""
     for one in seen.leaving:
         if one.is_open:
             return unbind(seen, one)
@@ -92,7 +92,7 @@ def _open(seen: Seen) -> views.Next | None:
 
 
 def _leaves(seen: Seen) -> views.Next | None:
-    """Have go what was replaced, or never came to be, unless the Secret may have it."""
+    """End replaced and failed bindings, unless the Secret may have them."""
     for old in seen.older:
         if (step := _leaves_later(seen, old)) is not None:
             return views.soon(step)
@@ -108,7 +108,7 @@ def _leaves(seen: Seen) -> views.Next | None:
 
 
 def _leaves_later(seen: Seen, old: Record) -> Patch | None:
-    """Return the step that a crash kept from being done: what was replaced gets its end."""
+    """Return the step that a crash left undone: a replaced binding gets its end."""
     current = seen.current
     if current is None or old.leave_at is not None or credentials.are_same(current, old):
         return None
@@ -117,7 +117,7 @@ def _leaves_later(seen: Seen, old: Record) -> Patch | None:
 
 
 def _candidate(seen: Seen) -> views.Next | None:
-    """Have a number come to hold credentials: the first, or what is to replace the present one."""
+    """Bring a number to its credentials: the first, or the successor of the present one."""
     candidate = seen.candidate
     if candidate is None:
         return numbers.begin(seen) if seen.current is None else None
@@ -134,7 +134,7 @@ def _candidate(seen: Seen) -> views.Next | None:
 
 
 def _late(seen: Seen) -> views.Next | None:
-    """Ask for what may never end, now and then; credentials that count are kept meanwhile."""
+    """Ask for a binding that may never end, now and then; credentials that count are kept."""
     candidate = seen.candidate
     if candidate is None or not candidate.is_late(seen.view.now):
         return None
@@ -242,7 +242,7 @@ def bind(seen: Seen, candidate: Record) -> views.Next:
 
 
 def _bind_call(seen: Seen, candidate: Record, place: views.Place) -> messages.Bind:
-    """Return the bind; a broker that can rotate is told what it takes the place of."""
+    """Return the bind; a broker that can rotate gets the predecessor."""
     current, plan = seen.current, seen.view.plan(candidate.plan)
     is_rotatable = plan is not None and plan.binding_rotatable
     replaces = (
@@ -312,7 +312,7 @@ def leave(seen: Seen) -> views.Next:
 
 
 def next_to_leave(seen: Seen, records: tuple[Record, ...]) -> views.Next:
-    """Have the first of these leave that may; what is open needs no leave of others."""
+    """End the first of these that may leave; an open one needs no leave of others."""
     for one in records:
         intent = one.intent if one.state == record.LEAVING else None
         if intent is not None and intent.since > seen.view.now:
@@ -351,7 +351,7 @@ def _wished(seen: Seen, orphan: Record) -> views.Next | None:
 
 
 def _orphaned(one: Record) -> views.Next:
-    """Have a record say that its claim is absent. What was begun is only waited for."""
+    """Have a record state that its claim is absent. A begun operation is only waited for."""
     intent = one.intent
     if intent is not None:
         intent = replace(intent, closed=record.PAUSED, tries=max(intent.tries, 1))

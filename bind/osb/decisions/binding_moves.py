@@ -98,7 +98,7 @@ class BindingMoves(Moves):
         return Moves.answered(self, call, outcome)
 
     def _waited(self, outcome: Outcome, **fields: None) -> Next:
-        """Wait for what the broker does for a binding that goes, or that has no claim any more."""
+        """Wait for the broker's operation on a binding that goes, or has no claim any more."""
         if _is_over(outcome):
             return soon(record.changed(self.one, operation=None, **fields))
         return self.polled(outcome)
@@ -124,7 +124,7 @@ class BindingMoves(Moves):
         return Moves.poll(self)
 
     def bound(self, done: Done) -> Next:
-        """Have the Secret and the record hold what the broker gave; what it replaces leaves."""
+        """Store the broker's credentials in Secret and record; the replaced binding leaves."""
         seen, binding = self.seen, self.seen.binding
         assert done.credentials is not None
         wanted = credentials.secret_of(binding, self.one, done.credentials)
@@ -145,7 +145,7 @@ class BindingMoves(Moves):
         return replace(next_, decision=decision)
 
     def _made(self, digest: str, done: Done) -> Record:
-        """Return a record as it holds credentials; what was read once more is as old as before."""
+        """Return a record with credentials; one that was read again keeps its age."""
         one = self.one
         target = one.sent or (one.intent.target if one.intent is not None else Sent(one.plan))
         is_anew = not is_bound(one)
@@ -161,7 +161,7 @@ class BindingMoves(Moves):
         )
 
     def _settled(self) -> Next:
-        """Have a record hold what the Secret has of it already.
+        """Have a record hold the part of the Secret that is its own already.
 
         Its credentials were written, and the answer after that was none: undoing it would leave the
         Secret with credentials that are refused.
@@ -190,7 +190,7 @@ class BindingMoves(Moves):
         return self.next(decision, pause=self._cleared)
 
     def _replaced(self, new: Record) -> Iterator[Step | None]:
-        """Yield the steps after which what was replaced leaves in time.
+        """Yield the steps after which the replaced binding leaves in time.
 
         Equal credentials do not: at many brokers the same user stands behind both bindings, so that
         undoing the old one would end what the Secret holds. They stay until others replaced them.
@@ -226,14 +226,14 @@ class BindingMoves(Moves):
         return Note("Bound", f"the Secret has the credentials of binding {one}")
 
     def _unread(self) -> Next:
-        """Have a record say that the binding is there, while its credentials are not known."""
+        """Have a record state that the binding is there, with unknown credentials."""
         one = self.one
         target = one.intent.target if one.intent is not None else Sent(one.plan)
         step = record.changed(one, state=record.PRESENT, sent=target, intent=None, operation=None)
         return self.next(state.of(self.seen), step, again=SOON, pause=self._cleared)
 
     def _missed(self, misses: int) -> Next:
-        """Read a binding again later: what came was no credentials."""
+        """Read a binding again later: the answer had no credentials."""
         return self.rests(engine.unknown(misses - 1), Decision(), misses=misses)
 
     def busy(self, problem: str) -> Next:
@@ -281,7 +281,7 @@ class BindingMoves(Moves):
         return record.changed(one, state=record.LEAVING, intent=None if one.is_open else waits)
 
     def _vanished(self) -> Next:
-        """Let go what the broker does not know any more: new credentials take its place."""
+        """End a binding that the broker does not know any more: new credentials take its place."""
         message = f"the broker does not know binding {self.one.id} any more"
         decision = state.of(self.seen, false=[(causes.SECRET_LOST, message)])
         note = Note("Missing", message, type="Warning")

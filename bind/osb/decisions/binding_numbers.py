@@ -47,7 +47,7 @@ def begin(seen: Seen) -> Next:
 
 
 def retry(seen: Seen, candidate: Record) -> Next | None:
-    """Ask again for what was refused or failed, once that is worth it; None where it is not yet."""
+    """Ask again for a refused or failed binding, once that is worth it; None where it is not."""
     intent = candidate.intent
     if intent is not None and not _is_worth_it(seen, intent):
         return None
@@ -119,7 +119,7 @@ def not_ready(seen: Seen) -> tuple[Cause, str] | None:
 
 
 def _refused(seen: Seen, plan: Plan) -> tuple[Cause, str] | None:
-    """Return why a plan has no such binding. A rotation sends what was accepted once."""
+    """Return the reason why a plan has no such binding. A rotation repeats accepted parameters."""
     if not plan.bindable:
         return causes.NOT_BINDABLE, f"plan {plan.name} has no bindings"
     problem = validation.of_bind(plan, parameters_of(seen.claim)) if seen.current is None else ""

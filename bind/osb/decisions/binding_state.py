@@ -22,7 +22,7 @@ CHECKS: Final = timedelta(minutes=5)  # between two readings of a Secret
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The records of a binding, as what they are to it.
+    """The records of a binding, by their roles.
 
     `current` holds the credentials that count. `candidate` has a higher number: it is being bound,
     was refused, or waits. `older` still hold credentials, `lost` never came to hold any, `leaving`
@@ -79,7 +79,7 @@ class Seen(Numbers):
 
     @property
     def has_no_catalogue(self) -> bool:
-        """Whether it is not known yet what a plan can do, or whether bindings can be read."""
+        """Whether the abilities of a plan are not known yet, or whether bindings can be read."""
         return self.view.broker is None or self.view.broker.catalogue is None
 
     def after(self, changed: Record) -> "Seen":
@@ -125,7 +125,7 @@ def target(seen: Seen, plan_id: str) -> Sent:
 
 
 def circumstances(seen: Seen, closed: str) -> str:
-    """Return the digest of what another try after a refusal, or after failures, hangs on.
+    """Return the digest of the premises of another try after a refusal, or after failures.
 
     "" where the catalogue counts and none was read.
     """
@@ -145,7 +145,7 @@ def circumstances(seen: Seen, closed: str) -> str:
 
 
 def is_of_former(view: InstanceView, one: Record) -> bool:
-    """Return whether a binding is of what its instance was before that was lost and made anew."""
+    """Return whether a binding is older than its instance, which replaced a lost one."""
     instance = view.current
     if instance is None or instance.made_at is None or one.made_at is None:
         return False
@@ -271,7 +271,7 @@ def trouble(seen: Seen, cause: Cause, problem: str, *, again: timedelta | None =
 
 
 def undeleted(seen: Seen, one: Record, problem: str) -> Decision:
-    """Return the status while the broker does not delete what failed, or was replaced."""
+    """Return the status while the broker does not delete a failed or replaced binding."""
     if seen.binding.live is None:
         return NOTHING
     if seen.current is None:
@@ -293,7 +293,7 @@ def waiting(seen: Seen, problem: str, *, again: timedelta | None = None) -> Deci
 
 
 def _has_failed(seen: Seen) -> bool:
-    """Return whether the condition says already why no credentials came, which is worth more."""
+    """Return whether the condition has the reason for missing credentials, which is worth more."""
     condition = conditions.get(seen.claim, causes.BOUND)
     return condition is not None and condition.severity in (conditions.WARNING, conditions.ERROR)
 

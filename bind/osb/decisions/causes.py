@@ -105,7 +105,7 @@ def undeleted(cause: Cause, live: Manifest, problem: str) -> tuple[Cause, str]:
 
 
 def overdue(problem: str) -> str:
-    """Return the message about an operation past its deadline, of which the broker tells no end."""
+    """Return the message about an operation past its deadline, with no end from the broker."""
     return (
         f"it takes longer than it may, and the broker does not say how it ended: {problem}. "
         "It is kept until the broker does, or its claim is deleted"
@@ -116,7 +116,7 @@ _FAILS: Final = ", which fails: "
 
 
 def of_rotation(cause: Cause) -> Cause:
-    """Return for what cause a rotation is not done; the old credentials stay as they are."""
+    """Return the cause of a missing rotation; the old credentials stay as they are."""
     return Cause(ROTATED, WARNING, cause.reason)
 
 
@@ -173,7 +173,7 @@ _NAMED: Final = 5  # things that a message names
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A ServiceBroker, and what is known of its broker.
+    """A ServiceBroker, and the state of its broker.
 
     `fault` says why its calls wait, `problem` why its catalogue could not be read the last time;
     `catalogue` is the last good one. `troubles` say why claims of its kinds cannot be read.
@@ -234,7 +234,7 @@ def _missing(kind: GeneratedKind, catalogue: Catalogue) -> list[str]:
 
 
 def _kinds_served(state: BrokerState) -> Condition:
-    """Say of which kinds nothing is served, because nobody knows which claims there are."""
+    """Report the kinds without service, because nobody knows their claims."""
     if state.troubles:
         return conditions.false(CLAIMS_UNREAD, "; ".join(state.troubles[:_NAMED]))
     return conditions.true(KINDS_SERVED)

@@ -116,7 +116,7 @@ def _octets(value: JSON) -> bytes:
 
 
 def digest(claim: Manifest, secret: Manifest) -> str:
-    """Return the digest of what a Secret holds, for the record of its binding."""
+    """Return the digest of a Secret's content, for the record of its binding."""
     return digest_of(manifest.uid_of(claim), manifest.get_map(secret, "data"))
 
 

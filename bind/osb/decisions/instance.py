@@ -79,7 +79,7 @@ def _begin(view: views.InstanceView, live: Manifest) -> views.Next:
 
 
 def _take_over(view: views.InstanceView, live: Manifest) -> views.Next:
-    """Do with what a predecessor of a claim's name left as its record says; the claim waits."""
+    """Follow the record of a predecessor with the claim's name; the claim waits."""
     for other in view.others:
         if other.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_ADOPT:
             claim = record.claim_of(view.kind.kind, live)
@@ -96,7 +96,7 @@ def _take_over(view: views.InstanceView, live: Manifest) -> views.Next:
 
 
 def _reclaimed(view: views.InstanceView, left: Record, **fields: object) -> Step | None:
-    """Have a record count again; what its state was before follows from what was sent.
+    """Have a record count again; its former state follows from its sent target.
 
     What was begun meanwhile may be done, and hold data: it goes with its claim, and not before.
     """
@@ -107,7 +107,7 @@ def _reclaimed(view: views.InstanceView, left: Record, **fields: object) -> Step
 
 
 def _not_offered(view: views.InstanceView, target: Sent) -> views.Next | None:
-    """Say why nothing new is asked of the broker; None where it may be."""
+    """Report why nothing new is asked of the broker; None where it may be."""
     broker = view.broker
     assert broker is not None
     if broker.catalogue is None:
@@ -199,7 +199,7 @@ def _change(view: views.InstanceView, current: Record, target: Sent) -> views.Ne
 
 
 def _read(view: views.InstanceView, current: Record) -> views.Next:
-    """Read the instance at the broker when that is due; else say what is known of it."""
+    """Read the instance at the broker when that is due; else report the known state."""
     decision = state.kept(view, current)
     assert view.broker is not None
     if not state.is_retrievable(view):
@@ -216,7 +216,7 @@ def _read(view: views.InstanceView, current: Record) -> views.Next:
 
 
 def _leave(view: views.InstanceView, live: Manifest) -> views.Next:  # noqa: PLR0911 - a row each
-    """Deprovision, as the claim's policy says, and take the finalizer off then."""
+    """Deprovision, by the claim's policy, and take the finalizer off then."""
     current = view.current
     lift = unfinalized(view.cluster, view.kind.kind, live, keys.OSB)
     if current is None:
@@ -286,7 +286,7 @@ def _let_go(view: views.InstanceView, lift: Step | None, *, keeps: bool) -> Deci
 
 
 def _retained(one: Record) -> Step | None:
-    """Have a record stay without its claim; what may have been done is not forgotten."""
+    """Keep a record without its claim; possible results are not forgotten."""
     is_over = one.intent is not None and one.intent.closed
     intent = None if is_over else one.intent
     return record.changed(one, state=record.RETAINED, intent=intent, operation=None)

@@ -100,7 +100,7 @@ class InstanceMoves(Moves):
         return replace(next_, decision=_with_dashboard(next_.decision, url))
 
     def _present(self, sent: Sent, dashboard: str, *, unread: bool = False) -> views.Next:
-        """Have a record say that the instance is there, made with this."""
+        """Have a record state that the instance is there, made with this."""
         fields = {"state": record.PRESENT, "sent": sent, "plan": sent.plan, "operation": None}
         step = record.changed(self.one, **fields, intent=None, made_at=self.now)
         after = replace(self.one, **fields)  # type: ignore[arg-type]
@@ -111,7 +111,7 @@ class InstanceMoves(Moves):
         return self.next(decision, step, again=views.SOON, note=note, pause=pause)
 
     def now_as_wanted(self, target: Sent, dashboard: str) -> views.Next:
-        """Have a record say that the broker has what is asked for."""
+        """Have a record state that the broker has the wanted target."""
         fields = {"sent": target, "plan": target.plan, "intent": None, "operation": None}
         step = record.changed(self.one, **fields)
         after = replace(self.one, **fields)  # type: ignore[arg-type]
@@ -173,7 +173,7 @@ class InstanceMoves(Moves):
         return self.next(self._waiting(problem), step, again=wait, pause=pause)
 
     def _anew(self, outcome: Outcome) -> views.Next:
-        """Ask for what the claim says now. That it may have been made is not forgotten."""
+        """Ask for the claim's present spec. That it may have been made is not forgotten."""
         intent = self.intent
         is_absent = isinstance(outcome, outcomes.Absent | outcomes.Gone)  # a refusal proves nothing
         target, tries = state.wanted(self.view, None), min(intent.tries, 1) if is_absent else 1
@@ -193,7 +193,7 @@ class InstanceMoves(Moves):
         return self.next(decision, step, note=note, pause=views.NO_PAUSE)
 
     def _update_failed(self, outcome: Outcome, problem: str) -> views.Next:
-        """Try an update again, as the broker says; what it left unusable is Provisioned no more."""
+        """Try an update again, as the broker allows; an unusable instance is not Provisioned."""
         one, intent = self.one, self.intent
         last = outcome if isinstance(outcome, outcomes.Progress) else outcomes.Progress("failed")
         tries = intent.tries + 1
@@ -238,7 +238,7 @@ class InstanceMoves(Moves):
         return views.Next(replace(decision, tasks=writes(*steps).tasks))
 
     def _missing(self) -> views.Next:
-        """Say that an instance is gone. It is not made anew by itself: it would be empty."""
+        """Report that an instance is gone. It is not made again by itself: it would be empty."""
         one = self.one
         target = one.sent or Sent(one.plan)
         intent = Intent("Provision", self.now, target, closed=record.MISSING)
@@ -348,7 +348,7 @@ class InstanceMoves(Moves):
         )
 
     def _update(self, intent: Intent, target: Sent) -> messages.Update | messages.FetchInstance:
-        """Return the update; where an earlier one may have been done, what reads the instance."""
+        """Return the update; where an earlier one may have been done, the read of the instance."""
         view, one, place = self.view, self.one, self.view.place
         if intent.tries and self.pause.tried != intent.tries and state.is_retrievable(view):
             return messages.FetchInstance(one.instance, one.service, one.plan)
@@ -369,7 +369,7 @@ class InstanceMoves(Moves):
 
 
 def _with_dashboard(decision: Decision, url: str) -> Decision:
-    """Return a status that says where the dashboard is, if that is known."""
+    """Return a status with the address of the dashboard, if that is known."""
     if not url or not decision.fields:
         return decision
     return replace(decision, fields={**decision.fields, "dashboardURL": url})

@@ -41,7 +41,7 @@ def wanted(view: InstanceView, sent: Sent | None) -> Sent:
 
 
 def invalid(view: InstanceView, target: Sent, sent: Sent | None) -> str:
-    """Return why the plan refuses what the claim says, "" where it may not: then it is not sent.
+    """Return the reason why the plan refuses the claim's spec, or "": then it is not sent.
 
     `sent` is what the broker has, None where there is no instance yet.
     """
@@ -56,7 +56,7 @@ def invalid(view: InstanceView, target: Sent, sent: Sent | None) -> str:
 
 
 def changeable(view: InstanceView, plan_id: str) -> dict[str, JSON]:
-    """Return the parameters of an update: of those of the claim, what the plan lets be changed."""
+    """Return the parameters of an update: those of the claim that the plan lets be changed."""
     plan = view.plan(plan_id)
     named = None if plan is None else validation.changeable(plan.schemas)
     stated = parameters_of(view.live or {})
@@ -119,7 +119,7 @@ def is_retrievable(view: InstanceView) -> bool:
 
 
 def differences(view: InstanceView, sent: Sent, outcome: Done) -> tuple[str, ...]:
-    """Return the names of what the broker has otherwise than it was sent.
+    """Return the names of fields that the broker has otherwise than they were sent.
 
     A key that it leaves out is no difference: many do not tell parameters.
     """
@@ -136,7 +136,7 @@ def differences(view: InstanceView, sent: Sent, outcome: Done) -> tuple[str, ...
 
 
 def confirms(view: InstanceView, sent: Sent | None, target: Sent, outcome: Done) -> bool:
-    """Return whether what the broker shows proves that an update to `target` was done.
+    """Return whether the broker's answer proves that an update to `target` was done.
 
     `sent` is what it had before, without a digest or None where that is not known.
     """
@@ -182,7 +182,7 @@ def of(
 
 
 def kept(view: InstanceView, current: Record) -> Decision:
-    """Return the status of an instance that is there: what is well; else it stays as it was."""
+    """Return the status of a present instance: True conditions; others stay as they were."""
     if (closed := current.intent) is None:
         return of(view, current, true=[causes.PROVISIONED, causes.UP_TO_DATE])
     return of(view, current, phase=FAILED if closed.closed == record.MISSING else READY)
@@ -219,7 +219,7 @@ def in_progress(view: InstanceView, current: Record, *, description: str | None 
 
 
 def overdue(view: InstanceView, current: Record, problem: str) -> Decision:
-    """Return the status where a broker does not say how a provisioning past its deadline ended."""
+    """Return the status while a broker does not report the end of a late provisioning."""
     stated = conditions.false(causes.PROVISIONING, causes.overdue(problem))
     decision = in_progress(view, current)
     return decision if view.live is None else trouble(decision, stated)

@@ -41,7 +41,7 @@ class Moves(ABC):
 
     @abstractmethod
     def _overdue(self, problem: str) -> Decision:
-        """Return the status where the broker does not say how what is late ended."""
+        """Return the status while the broker does not report the end of a late operation."""
 
     @abstractmethod
     def _waiting(self, problem: str) -> Decision:
@@ -61,7 +61,7 @@ class Moves(ABC):
 
     @abstractmethod
     def _refused(self, problem: str) -> Next:
-        """Have a record say that this is not asked for again, until something is another."""
+        """Have a record state that this is not asked for again, until something changes."""
 
     @abstractmethod
     def mitigated(self, problem: str) -> Next:
@@ -176,7 +176,7 @@ class Moves(ABC):
         return CLOSED if broker is None or broker.closed else None
 
     def asks(self, decision: Decision, call: messages.Call, since: datetime | None = None) -> Next:
-        """Return a call once it is due, and what the status says meanwhile."""
+        """Return a call once it is due, and the status until then."""
         wait = self.wait(since)
         if wait is not None:
             return Next(replace(decision, again=wait))
@@ -300,7 +300,7 @@ class Moves(ABC):
 
 
 def orphaned(one: Record, **fields: Intent | None) -> Next:
-    """Have a record say that its claim is absent: people decide about what it has (law 1)."""
+    """Have a record state that its claim is absent: people decide about its content (law 1)."""
     thing, wishes = one.id, "Adopt, Deprovision or Forget"
     if one.kind == record.BINDING:
         thing, wishes = f"binding {one.id}", "Deprovision or Forget"

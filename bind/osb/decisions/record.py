@@ -153,7 +153,7 @@ class Record:
 
     @property
     def is_unstamped(self) -> bool:
-        """Whether its object is to say first of which broker, or of which term it is."""
+        """Whether its object lacks the stamp of its broker, or of its term."""
         spec = manifest.get_map(self.live, "spec")
         stamps = {"brokerUID": self.broker_uid, "origin": self.origin}
         if self.state == INTENDED:
@@ -174,7 +174,7 @@ def identifier(uid: str, number: int) -> str:
 
 
 def further(gone: Record, intent: Intent, **fields: object) -> Record:
-    """Return the record of the next number, after what had this one failed and is gone."""
+    """Return the record of the next number, after this one failed and is gone."""
     number = gone.number + 1
     new = {"id": identifier(gone.claim.uid, number), "number": number, "state": INTENDED}
     left = dict.fromkeys(("sent", "operation", *_MOMENTS, "live"))
@@ -211,7 +211,7 @@ def created(record: Record, namespace: str) -> Create:
 
 
 def changed(record: Record, **fields: object) -> Patch | None:
-    """Return the step that makes a record say this, exactly as it was looked at; None if it does.
+    """Return the step that changes a record, exactly as it was seen; None if it agrees.
 
     `fields` are those of Record.
     """
@@ -290,7 +290,7 @@ def _part(of: Any, fields: Manifest) -> Any:
 
 
 def _body(value: Any) -> dict[str, JSON]:
-    """Return a value as it is on the wire, without what it does not state."""
+    """Return a value in its form on the wire, without unstated fields."""
     body: dict[str, JSON] = {}
     of: Any = type(value)
     for one, name, _ in _fields(of):

@@ -108,7 +108,7 @@ class SecretForm:
 
 @dataclass(frozen=True, slots=True)
 class BindingView:
-    """A binding claim, or what is left of one, with its records by number.
+    """A binding claim, or its remains, with its records by number.
 
     `secret` is None where it was not read in this look. `crd_is_deleting`: its kind is being
     deleted, with all claims. `form` is that of its Secret, None for a Provisioned Service.
@@ -125,7 +125,7 @@ class BindingView:
 
 @dataclass(frozen=True, slots=True)
 class InstanceView:
-    """An instance claim, or what is left of one, with its records by number, and its bindings.
+    """An instance claim, or its remains, with its records by number, and its bindings.
 
     `others` are records of this place whose claim has another uid. `crd_is_deleting`: its kind is
     being deleted, with all claims. `unsure` says why the view of CRDs may be old, "" where it is
@@ -168,7 +168,7 @@ class InstanceView:
 
 
 def stamped(one: Record, broker: Broker | None, terms: Sequence[str]) -> Record:
-    """Return a record as it is to say of which broker and term it is.
+    """Return a record with the stamp of its broker and term.
 
     `terms`: the present one, then what it follows without a gap. What another life wrote stays
     marked as that. A record without an origin takes the first whose catalogue has its service.
@@ -227,7 +227,7 @@ class Next:
     reads_catalogue: bool = False
 
     def within(self, wait: timedelta) -> "Next":
-        """Return the same with what waits looked at again after this time at most."""
+        """Return the same with a next look after this time at most."""
         again = self.decision.again
         if self.ask is not None or again is None or again <= wait:
             return self

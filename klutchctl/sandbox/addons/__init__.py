@@ -35,7 +35,7 @@ def find(request: Request) -> dict[str, Kit | None]:
 def provide(
     kits: dict[str, Kit | None], request: Request, progress: Progress
 ) -> dict[str, Kit | None]:
-    """Return the kits whole, with what has to be built or fetched for them."""
+    """Return the kits whole, with the parts that have to be built or fetched for them."""
     whole = {one.name: one.provide for one in ADDONS}
     return {name: kit and whole[name](kit, request, progress) for name, kit in kits.items()}
 

@@ -130,7 +130,7 @@ async def install(run: Run, cluster: KubeCluster, built: Mapping[Component, Path
 
 
 async def _check_upgrade(cluster: KubeCluster, services: Services, layout: Layout) -> None:
-    """Raise HostError for what would delete databases: a way back, and compositions of 1.20."""
+    """Raise HostError for changes that would delete databases: a way back, compositions of 1.20."""
     versions = await cluster.versions(refs.COMPOSITION.group)
     if not versions or Component.CROSSPLANE not in services.components:
         return

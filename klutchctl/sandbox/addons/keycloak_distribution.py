@@ -78,7 +78,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _version_of(java: Path) -> int:
-    """Return the major version; 0 for what is no Java."""
+    """Return the major version; 0 for any text but Java's."""
     try:
         answer = subprocess.run(
             (str(java), "-version"),

@@ -31,7 +31,7 @@ _STEP: Final = re.compile(r"\[([^\[\]]+)\]|([^.\[\]]+)")
 
 
 class Refused(Exception):
-    """The input cannot be carried out: the text tells the reason."""
+    """The input cannot be carried out: the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A state, and what is found in it. `version` is its number among the published ones.
+    """A state, and its findings. `version` is its number among the published ones.
 
     `rows` are by cluster, in order; `troubles` the first of `troubled`, the worst and longest
     first; `lines` the waiting lines of each cluster; `labels` the keys that clusters have.
@@ -148,7 +148,7 @@ def index_of(version: int, state: FleetState, before: Index | None = None) -> In
 
 
 def _worst(board: Board, rows: Iterable[Row]) -> State | None:
-    """Return the worst state in a fleet. What was not read counts as Unknown."""
+    """Return the worst state in a fleet. An unread cluster counts as Unknown."""
     states: set[State] = {row.state for row in rows if row.state not in (None, State.RELEASED)}
     states |= {plane.state for plane in board.planes}
     return worst(states | ({State.UNKNOWN} if board.unread else set()))

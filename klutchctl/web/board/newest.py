@@ -42,7 +42,7 @@ class Newest:
         await self._take(self.index.version)
 
     async def follow(self) -> None:
-        """Index each state that comes; what came between is skipped. Ends when it is cancelled."""
+        """Index each state that comes; those in between are skipped. Ends when it is cancelled."""
         version = self.index.version
         while True:
             version, _ = await self._states.next(version)

@@ -140,7 +140,7 @@ def _within(value: str, query: Query) -> Query:
 
 
 def _cell(cell: Cell, within: Query, now: datetime) -> MatrixCell:
-    """Return a cell: what is Ready leads nowhere, so that links are what needs people."""
+    """Return a cell: Ready leads nowhere, so that links are for troubles."""
     more, health = "", cell.unit.health
     if cell.total > 1:
         more = f"{cell.total:,}" if cell.ill == cell.total else f"{cell.ill:,}/{cell.total:,}"

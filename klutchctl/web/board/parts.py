@@ -46,7 +46,7 @@ class Query:
         return reference_index.parse_label_query(self.label) if self.label else None
 
     def link(self, path: str, **changes: Any) -> str:
-        """Return a path with this query, changed; pages begin anew unless they are given."""
+        """Return a path with this query, changed; pages begin again unless they are given."""
         numbers = {name: 1 for name in _NUMBERS if name not in changes}
         other = replace(self, **(numbers | changes))
         given = {

@@ -78,7 +78,7 @@ def _signed_body(mac: str, body: bytes, secret: Secret) -> str | None:
 
 
 def _by_token(headers: Mapping[str, str], body: bytes, secret: Secret) -> str | None:
-    """Return the id that GitLab gives to all tries of a delivery, else what stands for its body.
+    """Return the id that GitLab gives to all tries of a delivery, else a digest of its body.
 
     The token is all that is proven here: a sender that has it may send what it likes.
     """

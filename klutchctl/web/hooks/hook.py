@@ -30,7 +30,7 @@ class Hook:
 
 
 def secret_reader(hook: Hook) -> Callable[[], Secret | None]:
-    """Return a function that reads the secret from its file anew.
+    """Return a function that reads the secret from its file again.
 
     There is none while the file cannot be used: an old secret may have been taken away because
     others know it. What is wrong is logged once. Polls go on meanwhile.

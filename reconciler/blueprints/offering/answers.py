@@ -184,7 +184,7 @@ def _accepted(answer: _Answer, document: Manifest) -> outcomes.Outcome:
 def _problem(
     call: messages.Call, status: int, document: Manifest | None, secrets: Sequence[Secret]
 ) -> str:
-    """Return the broker's words, without what is secret: ours, and what stands beside them."""
+    """Return the broker's words, without secrets: ours, and texts beside them."""
     read: Manifest = document or {}
     known = [*secrets, *map(Secret, texts_in(read.get("credentials")))]
     known += [Secret(m.get_text(read, "operation"))]

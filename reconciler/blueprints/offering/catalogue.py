@@ -65,7 +65,7 @@ class Schemas:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan of an offering; what it does not say itself, its offering says."""
+    """A plan of an offering; the offering has the defaults of its fields."""
 
     id: str
     name: str
@@ -253,7 +253,7 @@ def _maintenance(plan: Manifest) -> MaintenanceInfo | None:
 
 
 def _schema(plan: Manifest, *path: str) -> m.JSON:
-    """Return the schema at a path, or what stands in its place; None where nothing does."""
+    """Return the schema at a path, or the value in its place; None where there is none."""
     found: m.JSON = plan
     for step in ("schemas", *path, "parameters"):
         if not isinstance(found, Mapping):

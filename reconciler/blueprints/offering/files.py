@@ -123,7 +123,7 @@ class Narrowing(KlutchError):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The documents of each file, by its path, and sentences on what they do not say.
+    """The documents of each file, by its path, and sentences on the parts that they leave out.
 
     `before` are the files that were made before, some of which are not any more.
     """

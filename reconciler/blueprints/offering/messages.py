@@ -166,7 +166,7 @@ def is_mutating(call: Call) -> bool:
 
 
 def version_of(api_version: str) -> Version:
-    """Return a version as numbers. Raises ValueError for what is no version 2 of the API."""
+    """Return a version as numbers. Raises ValueError for any but version 2 of the API."""
     major, _, minor = api_version.partition(".")
     if major != "2" or not (minor.isascii() and minor.isdigit() and len(minor) < 4):
         raise ValueError("no version of the Open Service Broker API such as 2.17")

@@ -35,7 +35,7 @@ _SECRET_LIKE: Final = (
 
 
 def line(text: str, *, longest: int = _LONGEST_LINE) -> str:
-    """Return a text on one line, without what does not print; a cut one ends in dots."""
+    """Return a text on one line, without unprintable characters; a cut one ends in dots."""
     joined = one_line(text)
     return joined if len(joined) <= longest else f"{joined[: longest - 3].rstrip()}..."
 
@@ -64,7 +64,7 @@ def names(plans: Collection[str]) -> str:
 
 
 def scrub(text: str, secrets: Iterable[Secret] = ()) -> str:
-    """Return a broker's text as one line of 512 characters at most, without what looks secret."""
+    """Return a broker's text as one line of 512 characters at most, without likely secrets."""
     hidden = tuple(secret.reveal() for secret in secrets)
     # Before blanks and control characters go, and after that: either may be part of a secret.
     line = hide(one_line(hide(text[:_LONGEST_READ], hidden)), hidden)
@@ -80,7 +80,7 @@ def name_in(value: JSON, *path: str) -> str:
 
 
 def texts_in(value: JSON) -> list[str]:
-    """Return the texts inside a value, as far as one could tell something by them."""
+    """Return the texts inside a value, as far as they could identify something."""
     found, pending = list[str](), [value]
     while pending and len(found) < _MOST_TEXTS:
         inner = pending.pop()
@@ -103,7 +103,7 @@ class Unsent:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody knows whether it was done. `malformed`: said to be done, or begun, in no known words.
+    """The outcome is unknown. `malformed`: the broker reports success in no known words.
 
     `status` is 0 where there was no answer.
     """
@@ -151,7 +151,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """404. It proves nothing where it is not even JSON: a gateway may say so."""
+    """404. It proves nothing where it is not even JSON: a gateway may answer so."""
 
     is_json: bool
 

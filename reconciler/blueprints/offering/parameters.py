@@ -57,7 +57,7 @@ class _TooLarge(Exception):
 
 
 def form_of(schema: JSON) -> Form:
-    """Return the form of parameters, an object; `FREE` where a schema says nothing of use."""
+    """Return the form of parameters, an object; `FREE` for a schema without a useful rule."""
     if not isinstance(schema, Mapping) or len(canonical(schema)) > MOST_OCTETS:
         return FREE
     try:
@@ -132,7 +132,7 @@ class _Reader:
 
 
 def _kinds(schema: Schema) -> frozenset[str]:
-    """Return the types that a schema says, or means by its keywords; none are all."""
+    """Return the types that a schema names, or implies by its keywords; none are all."""
     stated = schema.get("type")
     names = frozenset({stated} if isinstance(stated, str) else get_texts(schema, "type"))
     if names or "type" in schema:

@@ -102,7 +102,7 @@ def _counted(rule: _Rule, steps: int = 1) -> _Rule:
 
 
 def _sure(rule: _Rule) -> _Rule:
-    """Have a rule that turns what it holds around refuse only what was checked as a whole."""
+    """Let a rule that negates another refuse only if the whole value was checked."""
 
     def run(of: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         check = _CHECK.get()
@@ -120,7 +120,7 @@ def _unchecked(of: Any, value: Any, instance: Any, schema: Any) -> None:
 
 @lru_cache(maxsize=1024)
 def _expression(pattern: str) -> SchemaValidator | None:
-    """Return a pattern whose matches take a time in proportion to the text; None: there is none."""
+    """Return a pattern that matches in linear time; None: there is none."""
     most = prod(int(count) for count in _COUNT.findall(pattern))
     if len(pattern) > _LONGEST_PATTERN or most > _MOST_REPEATS or _ODD.search(pattern):
         return None
@@ -188,7 +188,7 @@ _OLD, _NEW = _of_schemas(jsonschema.Draft4Validator), _of_schemas(jsonschema.Dra
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A schema that was checked itself. `flaws` are sentences on what is left to the broker."""
+    """A schema that was checked itself. `flaws` are sentences on checks left to the broker."""
 
     validator: Validator | None
     flaws: tuple[str, ...] = ()
@@ -255,7 +255,7 @@ def _cited(value: JSON) -> str:
 
 
 def checked(schema: JSON) -> Checked:
-    """Return a schema fit to check parameters; None, which says nothing, accepts anything."""
+    """Return a schema fit to check parameters; None, without any rule, accepts anything."""
     return Checked(None) if schema is None else _checked(canonical(schema))
 
 
@@ -282,7 +282,7 @@ def _unchecked_schema(*why: str) -> Checked:
 
 
 def _draft(schema: Mapping[str, JSON]) -> type[Validator]:
-    """Return the draft that a schema says, else the later of two that it fits best."""
+    """Return the draft that a schema names, else the later of two that it fits best."""
     named = {"$schema": get_text(schema, "$schema")}
     stated = jsonschema.validators.validator_for(named, default=jsonschema.Draft3Validator)
     if stated in _BOUNDED:
@@ -369,7 +369,7 @@ def changeable(schemas: Schemas) -> frozenset[str] | None:
 
 
 def limits_updates(update: JSON) -> bool:
-    """Return whether a schema of updates says anything of what may be changed."""
+    """Return whether a schema of updates limits the parameters that may change."""
     return (
         bool(get_map(update, "properties")) or get_map(update).get("additionalProperties") is False
     )

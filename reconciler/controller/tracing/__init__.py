@@ -86,7 +86,7 @@ def collected(tracer: Tracer) -> Iterator[None]:
 
 @contextmanager
 def exported(environ: Mapping[str, str], program: str) -> Iterator[None]:
-    """Export spans by OTLP over HTTP for the length of the block, where `environ` says whereto.
+    """Export spans by OTLP over HTTP for the length of the block, to the address in `environ`.
 
     Raises ConfigError where the extra `otel` is not installed.
     """

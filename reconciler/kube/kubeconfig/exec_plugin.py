@@ -141,7 +141,7 @@ async def run(
     terminal: bool,
     limit: float | None = None,
 ) -> Issued:
-    """Run a plug-in once and return what it issued.
+    """Run a plug-in once and return the credential that it issued.
 
     `terminal`: a person sits at standard input and may be asked. Raises ConfigError with the
     command and how it failed; also after `limit` seconds (default: TIMEOUT, or
@@ -249,7 +249,7 @@ class _Process(asyncio.SubprocessProtocol):
             self.finished.set_result(None)
 
     def _left_a_helper(self) -> bool:
-        """Return whether all is said, though a process that it left behind holds the pipes open.
+        """Return whether the output is complete, though a leftover process keeps the pipes open.
 
         Some plug-ins start an agent; under uvloop it inherits the pipes whatever it does.
         """

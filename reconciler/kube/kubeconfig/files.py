@@ -25,7 +25,7 @@ from reconciler.kube.networks import ANYWHERE, Networks, server_fault
 
 @dataclass(frozen=True, slots=True)
 class ContextSummary:
-    """A context as listed. `problem` says why it leads to no server; then the rest is ""."""
+    """A context in a list. `problem` is why it leads to no server; then the rest is ""."""
 
     name: str
     current: bool

@@ -85,7 +85,7 @@ def short(revision: str) -> str:
 
 
 def verdict_of(state: FleetState) -> Verdict:
-    """Return how a fleet is: the first of what keeps it from being Ready."""
+    """Return the verdict on a fleet: the first obstacle to being Ready."""
     source = state.source
     if source.problem is not SourceProblem.NONE:
         stalled = source.problem in _FOR_PEOPLE
@@ -162,7 +162,7 @@ def conditions_of(
     now: datetime,
     docs: str = "",
 ) -> list[JSON]:
-    """Return the conditions; one whose status is as it was `before` keeps its time."""
+    """Return the conditions; one with the same status as `before` keeps its time."""
     found = verdict_of(state)
     link = "" if found.ready == TRUE else link_to(found.reason, docs)
     why = (found.reason, cut(found.message, _MESSAGE - len(link)) + link)

@@ -102,7 +102,7 @@ def status_of(
     generation: int = 1,
     docs: str = "",
 ) -> dict[str, JSON]:
-    """Return the status at `now`. `before` is the one that is there, whose times go on.
+    """Return the status at `now`. `before` is the present one, with times that go on.
 
     `accepted` is the last commit that was accepted, also by a process before this one.
     """
@@ -193,7 +193,7 @@ def _plan(waiting: Waiting) -> dict[str, JSON]:
 
 
 def _waits(waiting: Waiting) -> dict[str, int]:
-    """Count the lines that wait, by what they wait for."""
+    """Count the lines that wait, by their obstacle."""
     guarded = sum(
         line.action is Action.BLOCKED
         or bool(line.held)
@@ -206,7 +206,7 @@ def _waits(waiting: Waiting) -> dict[str, int]:
 def _troubled(
     found: Sequence[Trouble], before: Sequence[Manifest], now: datetime
 ) -> list[dict[str, JSON]]:
-    """Return the first troubles. What stood there before began when it said then."""
+    """Return the first troubles. One that was there before keeps its time."""
     begun = {(get_text(one, "cluster"), get_text(one, "reason")): one for one in before}
     rows: list[dict[str, JSON]] = []
     for one in found[:LISTED]:

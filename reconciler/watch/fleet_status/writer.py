@@ -209,7 +209,7 @@ class FleetStatusWriter:
         return made
 
     async def _write(self, status: Manifest) -> None:
-        """State all of the status, and what was stated before no more."""
+        """State all of the status, and drop former parts."""
         answer = await self._fence.write(
             lambda: self._cluster.apply(
                 self._body(status=status),

@@ -68,7 +68,7 @@ class CommitStatus(StrictModel):
 
 
 class Slack(StrictModel):
-    """An incoming webhook of Slack, or of what understands it: its URL is a secret."""
+    """An incoming webhook of Slack, or of a compatible server: its URL is a secret."""
 
     url_file: Line
 
