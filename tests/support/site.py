@@ -21,6 +21,7 @@ import konnector.__main__
 from klutchctl import main as cli
 from klutchctl.commands.explain import FIELDS, reasons
 from klutchctl.entry import MEANINGS, PRECEDENCE
+from reconciler.fleet import wording
 
 ROOT: Final = Path(__file__).parents[2]
 _MARK: Final = re.compile(r"^<!-- generated: (\S+) -->$", re.MULTILINE)
@@ -61,15 +62,19 @@ def exit_codes() -> Iterator[str]:
     yield f"\nIf several apply, the first of these is used: {order}."
 
 
+def problems() -> Iterator[str]:
+    yield "| problem | meaning |\n|---|---|"
+    yield from (f"| `{code}` | {meaning} |" for code, meaning in wording.CODES.items())
+
+
 def fleet_files() -> Iterator[str]:
     """Yield a section for each kind of document, with a table of its fields."""
     schema = json.loads((ROOT / "schemas/fleet.schema.json").read_text("utf-8"))
     definitions = schema["definitions"]
     for kind in schema["properties"]["kind"]["enum"]:
         spec = definitions[f"{kind}Document"]["properties"]["spec"]
-        yield f"## {kind}\n\n| field | type | meaning |\n|---|---|---|"
+        yield f"\n## {kind}\n\n| field | type | meaning |\n|---|---|---|"
         yield from _rows(spec, definitions, "spec")
-        yield ""
 
 
 def charts() -> Iterator[str]:
@@ -77,11 +82,11 @@ def charts() -> Iterator[str]:
     for name in ("bind", "konnector", "klutchctl"):
         folder = ROOT / name / "deploy/chart"
         schema = json.loads((folder / "values.schema.json").read_text("utf-8"))
-        yield f"## {name}/deploy/chart\n\n```yaml\n{(folder / 'values.yaml').read_text('utf-8')}```"
+        values = (folder / "values.yaml").read_text("utf-8")
+        yield f"\n## {name}/deploy/chart\n\n```yaml\n{values}```"
         yield "\n| value | type |\n|---|---|"
         rows = _rows(schema, schema.get("definitions", {}), "")
         yield from (row.rsplit("|", 2)[0] + "|" for row in rows)
-        yield ""
 
 
 def _rows(schema: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> Iterator[str]:
@@ -111,11 +116,7 @@ def _text(value: Any) -> str:
 
 
 GENERATORS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
-    "commands": commands,
-    "flags": flags,
-    "exit-codes": exit_codes,
-    "fleet-files": fleet_files,
-    "charts": charts,
+    one.__name__: one for one in (commands, flags, exit_codes, problems, fleet_files, charts)
 }
 
 
@@ -162,9 +163,8 @@ def main(folder: Path) -> None:
     written: dict[str, str | bytes] = {"overrides/partials/actions.html": _ACTIONS}
     for path in (source / "mkdocs.yml", *sorted((source / "docs").rglob("*.*"))):
         if path.suffix in {".md", ".svg", ".yml", ".css", ".png"}:
-            content = path.read_bytes()
-            is_page = path.suffix == ".md"
-            written[str(path.relative_to(source))] = page(content.decode()) if is_page else content
+            name, content = str(path.relative_to(source)), path.read_bytes()
+            written[name] = page(content.decode()) if path.suffix == ".md" else content
     book = (source / "docs" / _BOOK).read_text("utf-8")
     written[f"docs/{_BOOK}"] = _REASON.sub(_listed, book)
     settings = (source / "mkdocs.yml").read_text("utf-8")
