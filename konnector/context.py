@@ -7,7 +7,7 @@ from typing import Final
 
 from konnector.informers import Mappings, SpaceInformers
 from konnector.kubeconfig.connections import Connect, Probed
-from konnector.mass_loss.guard import Guardian
+from konnector.mass_loss.guard import SpaceGuards
 from konnector.metrics import SyncMetrics
 from konnector.namespace import decide as namespace_decide
 from konnector.space import decide as space_decide
@@ -108,12 +108,12 @@ class SyncContext:
     agent: AgentContext
     plane: Cluster
     views: SpaceInformers
-    around: ProviderCallbacks
+    callbacks: ProviderCallbacks
     space_uid: str
     mappings: Mappings
     want: Callable[[str], None]
     cut_off: Callable[[], str]
-    guards: Guardian
+    guards: SpaceGuards
     executor: Executor
     troubles: "Troubles" = field(default_factory=lambda: Troubles())
 

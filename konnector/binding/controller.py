@@ -275,7 +275,7 @@ class Bindings:
             crd=await self._context.bodies.get("", name),
             live_uids=frozenset(manifest.uid_of(one) for one in self._view.all()),
             owned_crd=owned_crd if owner == manifest.uid_of(live) else "",
-            space_uid="" if provider is None else provider.guardian.space_uid,
+            space_uid="" if provider is None else provider.guards.space_uid,
             control_plane_mode=self._context.control_plane_mode,
             unowned=await self._is_unowned(),
             claim_problems=self._claim_problems(live, provider),
@@ -312,7 +312,7 @@ class Bindings:
                 machinery.left_out(seen.export),
                 claim_status.takes_conditions(seen.crd, kind.version),
                 self._context.runtime.recorder.docs,
-                provider.guardian.lives,
+                provider.guards.lives,
             )
             terms = InstanceTerms(
                 recreates=manifest.annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,
@@ -353,7 +353,7 @@ class Bindings:
 
 
 def _mismatch(provider: Provider | None) -> str:
-    return "" if provider is None else provider.guardian.mismatch()
+    return "" if provider is None else provider.guards.mismatch()
 
 
 def _refusals(name: str, provider: Provider | None) -> Sequence[str]:

@@ -63,7 +63,7 @@ async def look(
     seen = replace(
         seen,
         space=link.space,
-        lives=provider.guardian.lives | {link.space_uid},  # also one that went meanwhile
+        lives=provider.guards.lives | {link.space_uid},  # also one that went meanwhile
         service_namespaces=frozenset(map(link.mappings.service, link.mappings.all())),
         mappings=link.mappings.objects(),
         syncing=provider.serving.syncs.wants(manifest.name_of(live)),
@@ -309,8 +309,8 @@ class Leftovers(TaskSupervisor):
         for provider in self._providers.all():
             if provider.serving is None:
                 return f"space {provider.space} was not read yet"
-            await provider.guardian.look_at_app_cluster()
-            mismatch = provider.guardian.mismatch()
+            await provider.guards.look_at_app_cluster()
+            mismatch = provider.guards.mismatch()
             if mismatch:
                 return mismatch
         return ""

@@ -253,7 +253,7 @@ class Claims(PairedSync):
         orphaned = seen.claim is None and orphans.is_orphan(seen.copy)
         lost, part, guard = bool(seen.create_guard), self.pair.is_part(seen.copy), seen.delete_guard
         if self.guard.note(seen.place, orphan=orphaned, lost=lost, deletion=guard, part=part):
-            self.link.around.changed(self.kind.resource)
+            self.link.callbacks.changed(self.kind.resource)
 
     def _again(self, seen: Seen) -> timedelta | None:
         """Return the time of the next look at obstacles without an event at their end."""

@@ -80,7 +80,7 @@ class Deletions:
 
     def _asks_for(self, namespace: Manifest, claim: Manifest) -> bool:
         """Return whether a claim goes with its Namespace, which somebody deletes on purpose."""
-        binding = self._link.around.binding(self._resource)
+        binding = self._link.callbacks.binding(self._resource)
         mapping = self._link.mappings.get(name_of(namespace))
         is_bound = binding is not None and not is_deleting(binding)
         return is_bound and rules.goes_with(namespace, mapping, claim)

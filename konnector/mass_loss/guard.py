@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from konnector.informers import SpaceInformers
 
 
-class Guardian:
+class SpaceGuards:
     """The guards of one space (mapping.md 10). `secrets` are those that hold its kubeconfig.
 
     `changed` is called when there is something new to say in the ClusterBinding, `released` when
@@ -206,8 +206,8 @@ class Guardian:
 class KindGuard:
     """The held objects of a resource, noted place by place, in the app cluster."""
 
-    def __init__(self, guardian: Guardian, resource: str) -> None:
-        self._guardian, self.resource = guardian, resource
+    def __init__(self, guards: SpaceGuards, resource: str) -> None:
+        self._guards, self.resource = guards, resource
         self.orphans: set[ObjectKey] = set()
         self.lost: dict[ObjectKey, datetime] = {}  # since when it is known
         self._withdrawn = ""
@@ -228,17 +228,17 @@ class KindGuard:
     def withdraw(self, why: str) -> None:
         if self._withdrawn != why:
             self._withdrawn = why
-            self._guardian.changed()
+            self._guards.changed()
 
     def lost_for(self, place: ObjectKey) -> timedelta:
         """Return for how long it is known that a copy is lost."""
-        now = self._guardian.now()
+        now = self._guards.now()
         return now - self.lost.get(place, now)
 
     @property
     def sentence(self) -> str:
         """The sentence about its orphans, or ""."""
-        return orphans.sentence(self.resource, self.orphans, self._guardian.space)
+        return orphans.sentence(self.resource, self.orphans, self._guards.space)
 
     def note(
         self,
@@ -254,7 +254,7 @@ class KindGuard:
         `deletion` is why its copy is kept though its claim is being deleted, `part` whether it was
         adopted and is a part of a service.
         """
-        metrics = self._guardian.metrics
+        metrics = self._guards.metrics
         if (place in self.orphans) != orphan:
             metrics.orphans(self.resource, 1 if orphan else -1)
         if deletion or lost:
@@ -264,11 +264,11 @@ class KindGuard:
             self._deletions[place] = deletion
         changed = _set(self.orphans, place, is_in=orphan)
         if changed and not orphan and place.namespace:
-            self._guardian.emptied(place.namespace)
+            self._guards.emptied(place.namespace)
         is_part = part and not orphan
         others = [self._lose(place, lost), _set(self._parts, place, is_in=is_part)]
         if any(others) or changed or bool(before) != bool(deletion):
-            self._guardian.changed()
+            self._guards.changed()
         return changed
 
     def forget(self) -> None:
@@ -279,7 +279,7 @@ class KindGuard:
     def _lose(self, place: ObjectKey, is_lost: bool) -> bool:
         changes = (place in self.lost) != is_lost
         if is_lost:
-            self.lost.setdefault(place, self._guardian.now())
+            self.lost.setdefault(place, self._guards.now())
         else:
             self.lost.pop(place, None)
         return changes

@@ -30,7 +30,7 @@ class Namespaces:
 
     def __init__(self, link: SyncContext, syncs: Syncs) -> None:
         self._link, self._syncs = link, syncs
-        self._context, self._guardian, self._views = link.agent, link.guards, link.views
+        self._context, self._guards, self._views = link.agent, link.guards, link.views
         self._resource = API_SERVICE_NAMESPACE.resource
         self._kind_guard = link.guards.kind_guard(self._resource)
         self._ended: set[str] = set()  # app namespaces that were seen on their way out
@@ -39,7 +39,7 @@ class Namespaces:
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Reconcile one app namespace and its mapping."""
-        if self._guardian.mismatch():
+        if self._guards.mismatch():
             return _RECHECK
         seen = self._look(key)
         if seen.mapping is not None and decide.leaving(seen):
@@ -54,9 +54,9 @@ class Namespaces:
         self._kind_guard.note(ObjectKey("", key), orphan=orphan)
         decision = decide.decide(seen)
         self._report(seen, decision)
-        if self._guardian.mismatch():
+        if self._guards.mismatch():
             return _RECHECK
-        if decision.deletes and (wait := self._guardian.deletes_in()) is not None:
+        if decision.deletes and (wait := self._guards.deletes_in()) is not None:
             return wait
         try:
             await self._link.executor.execute(decision)
@@ -92,8 +92,8 @@ class Namespaces:
         gone = await self._is_gone(name, mapping)
         removal = Removal(gone=gone, released=gone and await self._has_released(mapping))
         # The identity of the app cluster and the confirmations have to be current, too.
-        await self._guardian.look_at_app_cluster()
-        await self._guardian.look_at_confirmations()
+        await self._guards.look_at_app_cluster()
+        await self._guards.look_at_confirmations()
         if removal.gone:  # all this takes long enough for it to be made again, with claims
             return replace(removal, gone=await self._is_gone(name, mapping))
         return removal
@@ -114,17 +114,16 @@ class Namespaces:
         return Seen(
             name=name,
             space=self._views.space,
-            terms=self._guardian.terms(self._resource),
+            terms=self._guards.terms(self._resource),
             now=self._context.clock.now(),
-            app_cluster_uid=self._guardian.app_cluster_uid,
+            app_cluster_uid=self._guards.app_cluster_uid,
             app_namespace=app_namespace,
             mapping=mapping,
             wanted=self._syncs.needs(name),
             ended=ended,
-            occupied=self._syncs.has_copies(name)
-            or (not ended and self._guardian.has_orphans(name)),
-            confirmed=self._guardian.confirmed,
-            confirmed_uid=self._guardian.confirmed_namespace(name),
+            occupied=self._syncs.has_copies(name) or (not ended and self._guards.has_orphans(name)),
+            confirmed=self._guards.confirmed,
+            confirmed_uid=self._guards.confirmed_namespace(name),
             vouched=decide.is_unmarked(mapping) and self._syncs.vouches(name),
         )
 
@@ -135,10 +134,10 @@ class Namespaces:
 
     def _is_early(self) -> bool:
         """Return whether a bound kind may still come to be synced soon."""
-        around = self._link.around
-        bound = set(around.bound())
+        callbacks = self._link.callbacks
+        bound = set(callbacks.bound())
         return self._context.clock.monotonic() - self._began < _AT_FIRST and (
-            not bound.issuperset(around.unfollowed(self._link.space_uid))
+            not bound.issuperset(callbacks.unfollowed(self._link.space_uid))
             or any(map(self._is_unread, bound))
         )
 
@@ -149,9 +148,9 @@ class Namespaces:
         copies stay. Those of them that were released are bound no more, and have another mark.
         So does a binding that may lead here, and whose Secret is not there or does not work.
         """
-        around = self._link.around
+        callbacks = self._link.callbacks
         exported = self._views.exports.names(self._views.space)
-        return {*exported, *around.bound(), *around.unfollowed(self._link.space_uid)}
+        return {*exported, *callbacks.bound(), *callbacks.unfollowed(self._link.space_uid)}
 
     def _stopped(self) -> Set[str]:
         """Return those of them with copies that no sync knows."""
@@ -172,7 +171,7 @@ class Namespaces:
         that may be another provider's holds nothing.
         """
         service, found = get_text(mapping, "status", "namespace"), set[str]()
-        bound = set(self._link.around.bound())
+        bound = set(self._link.callbacks.bound())
         for name in sorted(filter(self._is_unread, self._bindable())) if service else ():
             export = self._views.export(name)
             plural, _, group = name.partition(".")
@@ -202,10 +201,10 @@ class Namespaces:
             return
         for resource in resources:
             self._link.troubles.report(resource, about, _KEPT)
-        unbound = {one for one in resources if self._link.around.binding(one) is None}
+        unbound = {one for one in resources if self._link.callbacks.binding(one) is None}
         if not unbound <= kept.noted:  # and no binding reports it
             kept.noted |= unbound
-            self._link.around.notify_one(_unbound(app_namespace, sorted(unbound)))
+            self._link.callbacks.notify_one(_unbound(app_namespace, sorted(unbound)))
 
     async def _is_gone(self, name: str, mapping: Manifest) -> bool:
         """Ask whether an app namespace is gone, or still another one, as the view shows it."""
@@ -219,10 +218,10 @@ class Namespaces:
     def _report(self, seen: Seen, decision: Decision) -> None:
         """Report why a mapping is kept: for another app namespace, with an Event in that one."""
         live = seen.app_namespace if decision.notes else None
-        self._guardian.note_namespace(seen.name, uid_of(live or {}))
+        self._guards.note_namespace(seen.name, uid_of(live or {}))
         for note in decision.notes:
             if live is None:
-                self._link.around.notify(note)
+                self._link.callbacks.notify(note)
             else:
                 ref = self._ref(seen.name, namespace=seen.name)
                 self._context.runtime.recorder.record(ref, live, note)

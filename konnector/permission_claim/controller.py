@@ -112,7 +112,7 @@ class PermissionClaims(PairedSync):
             kept = _ends(seen) and await self._is_kept(seen)
         decision = NOTHING if kept else decide.decide(seen)
         if self.guard.note(place, orphan=_orphan(seen) is not None):
-            self.link.around.changed("")
+            self.link.callbacks.changed("")
         claim = self._services.claim_of(place.namespace, seen.provider or {})
         for note in decision.notes:
             self.record(seen.consumer, note)
@@ -167,7 +167,7 @@ class PermissionClaims(PairedSync):
             living=self._services.living(place.namespace),
             wide=self._services.living(""),
             reserved=self.link.is_reserved(place.namespace),
-            is_kubeconfig=kind == SECRET and self.link.around.is_kubeconfig(place),
+            is_kubeconfig=kind == SECRET and self.link.callbacks.is_kubeconfig(place),
         )
         if not decide.needs_content(seen):
             return seen
@@ -244,7 +244,7 @@ class PermissionClaims(PairedSync):
             self._refused[place] = problem
         else:
             del self._refused[place]
-        self.link.around.changed("")
+        self.link.callbacks.changed("")
 
 
 def _ends(seen: Seen) -> bool:
@@ -321,5 +321,5 @@ class ClaimedResource(TaskSupervisor):
             problem = f"{kind.resource} is cluster-scoped, which no claim may be yet"
         if problem != self._problem:
             self._problem = problem
-            self._link.around.changed("")
+            self._link.callbacks.changed("")
         return None if problem else kind

@@ -7,7 +7,7 @@ from konnector.binding import decide as binding_decide
 from konnector.context import AgentContext, ProviderCallbacks, SyncContext
 from konnector.informers import Mappings, SpaceInformers
 from konnector.kubeconfig.connections import Reach
-from konnector.mass_loss.guard import Guardian
+from konnector.mass_loss.guard import SpaceGuards
 from konnector.namespace.controller import Namespaces
 from konnector.provider.sync_manager import Syncs, Wanted
 from konnector.space import decide as space_decide
@@ -33,27 +33,29 @@ class Provider(TaskSupervisor):
         context: AgentContext,
         plane: Cluster,
         space: str,
-        around: ProviderCallbacks,
+        callbacks: ProviderCallbacks,
         *,
         in_use: str,
     ) -> None:
         super().__init__()
-        self._context, self.plane, self.space, self._around = context, plane, space, around
+        self._context, self.plane, self.space, self._callbacks = context, plane, space, callbacks
         self.in_use = in_use
         self._began = context.clock.monotonic()
         self._trouble = ""
         self._heartbeat: str | None = None
         self.views = SpaceInformers(plane, space, context.metrics, on_change=lambda _: self.beat())
-        self.guardian = Guardian(
+        self.guards = SpaceGuards(
             context,
             plane,
             self.views,
-            secrets=lambda: filter(None, around.targets().values()),
+            secrets=lambda: filter(None, callbacks.targets().values()),
             changed=self.beat,
             released=self._look_at_everything,
             emptied=self.look_at_namespace,
         )
-        self._reach = Reach(plane, space, now=context.clock.now, changed=lambda: around.changed(""))
+        self._reach = Reach(
+            plane, space, now=context.clock.now, changed=lambda: callbacks.changed("")
+        )
         self.serving: Serving | None = None  # until the space was read
         self.start_worker("views", self.views)
         self.start("beginning", self._begin)
@@ -90,7 +92,7 @@ class Provider(TaskSupervisor):
     def may_bring(self, space_uid: str, name: str) -> bool:
         """Return whether a binding of this name may be of a space, and is not followed yet."""
         is_followed = self.serving is not None and self.serving.syncs.wants(name)
-        return not is_followed and self.guardian.space_uid in ("", space_uid)
+        return not is_followed and self.guards.space_uid in ("", space_uid)
 
     def has_reported_the_end(self, name: str) -> bool:
         """Return whether the control plane knows that nothing is synced for a binding of this name.
@@ -115,7 +117,7 @@ class Provider(TaskSupervisor):
 
     def orphans(self, name: str) -> str:
         """Return a sentence about orphaned copies under a binding of this name, or ""."""
-        return self.guardian.kind_guard(name).sentence
+        return self.guards.kind_guard(name).sentence
 
     def _look_at_everything(self) -> None:
         """Enqueue all that may have been held."""
@@ -125,7 +127,7 @@ class Provider(TaskSupervisor):
         for one in self.views.mappings.names(self.space):
             self.look_at_namespace(one)
         self.beat()
-        self._around.changed("")
+        self._callbacks.changed("")
 
     async def run(self) -> None:
         """Serve until `stop`, end the work under way, and close the connections."""
@@ -143,25 +145,25 @@ class Provider(TaskSupervisor):
     async def _read(self) -> None:
         await self.views.wait_synced()
         failures = 0
-        while not self.guardian.space_uid:
+        while not self.guards.space_uid:
             asked, self._trouble = await self._look_at_space()
             if self._trouble:
                 failures += 1
                 await self._context.clock.sleep(pause(failures, asked=asked, jitter=0.5))
-        while self._around.is_double():
-            self._around.changed("")
+        while self._callbacks.is_double():
+            self._callbacks.changed("")
             await self._context.clock.sleep(_GIVING_WAY)
-        self.serving = Serving(self, self._context, self._around, outcome=self._has_beaten)
+        self.serving = Serving(self, self._context, self._callbacks, outcome=self._has_beaten)
         self.start_worker("serving", self.serving)
-        self._around.changed("")
+        self._callbacks.changed("")
 
     async def _look_at_space(self) -> tuple[float | None, str]:
         """Return how long the control plane wants to be left alone, and why there is no space."""
         try:
-            await self.guardian.look()
+            await self.guards.look()
         except ClusterError as error:
             return error.retry_after, str(error)
-        if self.guardian.space_uid:
+        if self.guards.space_uid:
             return None, ""
         return None, f"Namespace {self.space} does not exist on the control plane"
 
@@ -170,7 +172,7 @@ class Provider(TaskSupervisor):
             self._context.syncs.beat(self, beat.time.timestamp())
         if outcome != self._heartbeat:
             self._heartbeat = outcome
-            self._around.changed("")
+            self._callbacks.changed("")
 
 
 class Serving(TaskSupervisor):
@@ -180,7 +182,7 @@ class Serving(TaskSupervisor):
         self,
         provider: Provider,
         context: AgentContext,
-        around: ProviderCallbacks,
+        callbacks: ProviderCallbacks,
         *,
         outcome: Callable[[str], None],
     ) -> None:
@@ -189,15 +191,15 @@ class Serving(TaskSupervisor):
             agent=context,
             plane=provider.plane,
             views=provider.views,
-            around=around,
-            space_uid=provider.guardian.space_uid,
+            callbacks=callbacks,
+            space_uid=provider.guards.space_uid,
             mappings=Mappings(provider.views.mappings, provider.space, context.namespaces),
             want=provider.look_at_namespace,
             cut_off=provider.cut_off,
-            guards=provider.guardian,
+            guards=provider.guards,
             executor=context.executor(provider.plane),
         )
-        link.troubles.follow(around.changed)
+        link.troubles.follow(callbacks.changed)
         self.syncs = Syncs(link)
         self.start_worker("syncs", self.syncs)
         heart = ClusterBindings(link, in_use=lambda: provider.in_use, outcome=outcome)
@@ -207,12 +209,12 @@ class Serving(TaskSupervisor):
         self.exports = self._controller("serviceexport", exports)
         self.namespaces = self._controller("servicenamespace", self.reconciles_namespaces)
         exports.subscribe(self.exports)
-        self._subscribe(provider.views, around)
+        self._subscribe(provider.views, callbacks)
 
-    def _subscribe(self, views: SpaceInformers, around: ProviderCallbacks) -> None:
+    def _subscribe(self, views: SpaceInformers, callbacks: ProviderCallbacks) -> None:
         views.cluster_bindings.subscribe_keys(lambda _: self.heart.enqueue(_HEART))
-        views.cluster_bindings.subscribe_keys(lambda _: around.changed(""))
-        views.exports.subscribe_keys(lambda key: around.changed(key.name))
+        views.cluster_bindings.subscribe_keys(lambda _: callbacks.changed(""))
+        views.exports.subscribe_keys(lambda key: callbacks.changed(key.name))
         views.mappings.subscribe_keys(lambda key: self.namespaces.enqueue(key.name))
 
     def _controller(self, name: str, reconciler: Reconciler[str]) -> Controller[str]:

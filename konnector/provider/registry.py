@@ -48,9 +48,7 @@ class _Served:
 
     def leads_to(self, space: str, uid: str) -> bool:
         """Return whether it is this space that is served; "" is the identity of none."""
-        return (
-            self.provider.space == space and bool(uid) and uid == self.provider.guardian.space_uid
-        )
+        return self.provider.space == space and bool(uid) and uid == self.provider.guards.space_uid
 
     def leave(self, key: ObjectKey) -> None:
         del self.bindings[key]
@@ -190,14 +188,14 @@ class Providers(TaskSupervisor):
         A provider that cannot read its space serves nothing, so it cannot conflict.
         """
         for one in list(self._served.values()):
-            guardian = one.provider.guardian
-            if one.provider.space == space and not guardian.space_uid:
+            guards = one.provider.guards
+            if one.provider.space == space and not guards.space_uid:
                 with contextlib.suppress(KlutchError):
-                    await guardian.look_at_space()
+                    await guards.look_at_space()
 
     def _double_of(self, served: _Served) -> _Served | None:
         """Return the provider that already serves the space of this one, which serves none."""
-        space, uid = served.provider.space, served.provider.guardian.space_uid
+        space, uid = served.provider.space, served.provider.guards.space_uid
         if served.provider.serving is not None:
             return None
         serving = (one for one in self._served.values() if one.provider.serving is not None)
@@ -210,7 +208,7 @@ class Providers(TaskSupervisor):
         bindings: dict[ObjectKey, ObjectKey] = {}
         contents: dict[ObjectKey, str] = {}
         secrets = self._bindings.secrets
-        around = ProviderCallbacks(
+        callbacks = ProviderCallbacks(
             targets=lambda: {one: secrets.object(one) for one in contents if secrets.knows(one)},
             is_wanted=lambda place: self._is_wanted(place, bindings),
             binding=lambda name: self._bindings.find(bindings, name),
@@ -224,7 +222,7 @@ class Providers(TaskSupervisor):
             is_double=lambda: self._double_of(served) is not None,
         )
         provider = Provider(
-            self._context, cluster, judged.namespace, around, in_use=judged.identity
+            self._context, cluster, judged.namespace, callbacks, in_use=judged.identity
         )
         served = self._served[name] = _Served(provider, cluster, bindings, contents)
         self.start_worker(name, provider)
@@ -262,7 +260,7 @@ class OneProvider(TaskSupervisor):
         super().__init__()
         self._fault, self._bindings = "", bindings
         self._keys = keys = set[ObjectKey]()
-        around = ProviderCallbacks(
+        callbacks = ProviderCallbacks(
             targets=dict,
             is_wanted=_unasked,
             binding=lambda name: bindings.find(keys | bindings.all_keys(), name),
@@ -275,7 +273,7 @@ class OneProvider(TaskSupervisor):
             notify_one=lambda note: bindings.notify_one(keys | bindings.all_keys(), note),
             is_double=lambda: False,
         )
-        self._provider = Provider(context, plane, space, around, in_use="")
+        self._provider = Provider(context, plane, space, callbacks, in_use="")
         self.start_worker("provider", self._provider)
 
     def note_fault(self, fault: str) -> None:

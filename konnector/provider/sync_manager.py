@@ -87,8 +87,8 @@ class Syncs(TaskSupervisor):
         """
         return any(
             self._loses(name, place.namespace)
-            for name in self._link.around.bound()
-            for rule in rules_of(self._link.around.binding(name) or {}).rules
+            for name in self._link.callbacks.bound()
+            for rule in rules_of(self._link.callbacks.binding(name) or {}).rules
             if rule.goes_down and _kind(rule).resource == kind.resource and rule.reaches(place)
         )
 

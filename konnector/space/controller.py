@@ -33,7 +33,7 @@ class ClusterBindings:
         self, link: SyncContext, *, in_use: Callable[[], str], outcome: Callable[[str], None]
     ) -> None:
         self._link, self._in_use, self._outcome = link, in_use, outcome
-        self._views, self._guardian, self._executor = link.views, link.guards, link.executor
+        self._views, self._guards, self._executor = link.views, link.guards, link.executor
         self._verdict: tuple[str, str] = ("", "")  # a fingerprint, and the result of its trial
 
     async def reconcile(self, _: str) -> timedelta | None:
@@ -53,35 +53,35 @@ class ClusterBindings:
         return again
 
     async def _beat(self, live: Manifest) -> timedelta | None:
-        await self._guardian.look_at_space()
+        await self._guards.look_at_space()
         await self._look_at_app_cluster()
         seen = self._look(live)
         tried = decide.to_probe(seen)
         if tried is not None:
             seen = replace(seen, verdict=await self._verdict_on(tried))
-        standing, now = self._guardian.meet(live), self._link.agent.clock.monotonic()
+        standing, now = self._guards.meet(live), self._link.agent.clock.monotonic()
         found = active.mark_in(live)
         decided = active.report(standing, found, now)
         voided = decide.void(live, self._link.mappings.objects())
         decision = Decision.merge((self._decided(seen, live, voided), decided))
         for note in decision.notes:
-            self._link.around.notify(note)
+            self._link.callbacks.notify(note)
         recent = self._views.recent_cluster_bindings
         unnoted = replace(decision, notes=())
         await self._executor.execute(unnoted, observed(recent, live), recents=(recent,))
-        self._guardian.meet(self._views.cluster_binding or live)
-        if self._guardian.mismatch():
+        self._guards.meet(self._views.cluster_binding or live)
+        if self._guards.mismatch():
             return decision.again
         await self._executor.execute(voided)
         await self._executor.execute(decide.mirror(await self._still_wanted(seen)))
-        await self._executor.execute(self._guardian.records())
+        await self._executor.execute(self._guards.records())
         refused = bool(seen.verdict)
         return min(_AGAIN, decision.again or _AGAIN) if refused else decision.again
 
     async def _look_at_app_cluster(self) -> None:
         """Read the app cluster's identity, if it answers: the heart beats for the control plane."""
         try:
-            await self._guardian.look_at_app_cluster()
+            await self._guards.look_at_app_cluster()
         except KlutchError as error:
             log.warning("the app cluster's identity cannot be read", extra={"error": str(error)})
 
@@ -94,9 +94,9 @@ class ClusterBindings:
             control_plane_mode=mode,
             source=None if mode else self._views.secrets.object(place),
             source_read=not all(place) or self._views.secrets.knows(place),
-            targets={} if mode else self._link.around.targets(),
+            targets={} if mode else self._link.callbacks.targets(),
             in_use=self._in_use(),
-            space_uid=self._guardian.space_uid,
+            space_uid=self._guards.space_uid,
         )
 
     async def _still_wanted(self, seen: ClusterBindingView) -> ClusterBindingView:
@@ -107,7 +107,7 @@ class ClusterBindings:
         targets = {
             place: live
             for place, live in seen.targets.items()
-            if live is not None or await self._link.around.is_wanted(place)
+            if live is not None or await self._link.callbacks.is_wanted(place)
         }
         return replace(seen, targets=targets)
 
@@ -115,8 +115,8 @@ class ClusterBindings:
         """Return the verdict of trying a kubeconfig; one that worked is not tried again."""
         fingerprint = judge.fingerprint(content)
         if self._verdict != (fingerprint, ""):
-            probed = await self._link.around.probe(content)
-            other = probed.uid not in ("", self._guardian.space_uid)
+            probed = await self._link.callbacks.probe(content)
+            other = probed.uid not in ("", self._guards.space_uid)
             fault = "it belongs to another space of the same name" if other else probed.fault
             self._verdict = (fingerprint, fault)
         return self._verdict[1]
@@ -124,9 +124,9 @@ class ClusterBindings:
     def _decided(self, seen: ClusterBindingView, live: Manifest, voided: Decision) -> Decision:
         """Unite the reports of the beat and of the guards."""
         beat = decide.beat(seen, now=self._link.now(), version=decide.VERSION)
-        guards = self._guardian.report(live)
+        guards = self._guards.report(live)
         times = [one.again for one in (beat, guards, voided) if one.again is not None]
-        fields = {} if self._guardian.mismatch() else {**beat.fields}
+        fields = {} if self._guards.mismatch() else {**beat.fields}
         if voided.tasks:
             fields.pop("konnectorVersion", None)
         return replace(
@@ -158,7 +158,7 @@ class Exports(ObjectReconciler[str, ExportView]):
         if live is None:
             return None
         crd = await self._link.agent.bodies.get("", key)
-        binding = self._link.around.binding(key)
+        binding = self._link.callbacks.binding(key)
         # One that is on its way out is synced for as long as somebody has to carry deletions.
         ending = binding is not None and is_deleting(binding)
         syncing = not ending or self._syncs(key)

@@ -85,7 +85,7 @@ class World:
             exports=SimpleNamespace(names=lambda _: list(named)),
             export=named.get,
         )
-        around = SimpleNamespace(
+        callbacks = SimpleNamespace(
             binding=lambda _: binding,
             bound=lambda: bound,
             unfollowed=lambda _: iter(unfollowed),
@@ -95,7 +95,7 @@ class World:
             agent=SimpleNamespace(
                 namespaces=SimpleNamespace(get=lambda *_: self.live), clock=clock, app=app
             ),
-            guards=guards, views=views, plane=plane, around=around, space_uid="space",
+            guards=guards, views=views, plane=plane, callbacks=callbacks, space_uid="space",
             troubles=self, executor=self,
         )  # fmt: skip
         syncs: Any = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""What a guardian knows of its clusters, and what it notes place by place."""
+"""What the guards of a space know of its clusters, and what it notes place by place."""
 
 from datetime import timedelta
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from konnector.mass_loss import decide as mass_loss_decide
-from konnector.mass_loss.guard import Guardian
+from konnector.mass_loss.guard import SpaceGuards
 from reconciler.api import API_SERVICE_NAMESPACE, CLUSTER_BINDING
 from reconciler.controller.metrics import Metrics
 from reconciler.core import keys
@@ -79,7 +79,7 @@ class World:
             cluster_bindings=self.bindings,
             recent_cluster_bindings=Seen(self.bindings),
         )
-        self.guardian = Guardian(
+        self.guards = SpaceGuards(
             agent, self.plane, views, secrets=lambda: self.secrets, changed=self.beat,
             released=self.release, emptied=self.emptied.append,
         )  # fmt: skip
@@ -98,7 +98,7 @@ class World:
 
     def report(self):
         (binding,) = self.bindings.all()
-        return [one.reason for one in self.guardian.report(binding).conditions]
+        return [one.reason for one in self.guards.report(binding).conditions]
 
     def orphans(self):
         labels = {"resource": DATABASES}
@@ -116,18 +116,18 @@ def place(name):
 @pytest.fixture
 async def world():
     made = World()
-    await made.guardian.look()
+    await made.guards.look()
     return made
 
 
 async def test_orphans_are_counted_reported_and_forgotten_place_by_place(world):
-    kind_guard = world.guardian.kind_guard(DATABASES)
+    kind_guard = world.guards.kind_guard(DATABASES)
     assert kind_guard.note(place("a"), orphan=True)
     assert kind_guard.note(place("b"), orphan=True)
     assert not kind_guard.note(place("a"), orphan=True)
     assert (world.orphans(), world.beats, world.report()) == (2, 2, ["Orphaned"])
-    assert world.guardian.has_orphans("dev")
-    assert not world.guardian.has_orphans("other")
+    assert world.guards.has_orphans("dev")
+    assert not world.guards.has_orphans("other")
     kind_guard.note(place("a"))
     assert (world.orphans(), world.emptied) == (1, ["dev"])
     kind_guard.forget()
@@ -135,7 +135,7 @@ async def test_orphans_are_counted_reported_and_forgotten_place_by_place(world):
 
 
 async def test_what_is_held_is_recorded_and_counted(world):
-    kind_guard = world.guardian.kind_guard(DATABASES)
+    kind_guard = world.guards.kind_guard(DATABASES)
     kind_guard.note(place("a"), lost=True)
     kind_guard.note(place("b"), deletion="why")
     assert world.report() == ["MassDeletion", "RecreationHeld"]
@@ -147,35 +147,35 @@ async def test_what_is_held_is_recorded_and_counted(world):
 
 
 async def test_one_resource_has_one_guard(world):
-    assert world.guardian.kind_guard(DATABASES) is world.guardian.kind_guard(DATABASES)
+    assert world.guards.kind_guard(DATABASES) is world.guards.kind_guard(DATABASES)
 
 
 async def test_another_app_cluster_is_a_stranger_until_it_is_confirmed(world):
-    assert world.guardian.mismatch() == ""
+    assert world.guards.mismatch() == ""
     world.app.uid = "another"
-    await world.guardian.look_at_app_cluster()
-    assert "is not the one whose services" in world.guardian.mismatch()
+    await world.guards.look_at_app_cluster()
+    assert "is not the one whose services" in world.guards.mismatch()
     assert world.report() == ["AppClusterChanged"]
     world.annotate(CONFIRM_APP_CLUSTER="app")
-    assert world.guardian.mismatch()
+    assert world.guards.mismatch()
     before = world.released
     world.annotate(CONFIRM_APP_CLUSTER="another")
-    assert world.guardian.mismatch() == ""
+    assert world.guards.mismatch() == ""
     assert world.released == before + 1
 
 
 async def test_the_space_records_its_app_cluster_too(world):
     world.plane.notes = marks(APP_CLUSTER_UID="app")
-    await world.guardian.look()
-    assert world.guardian.mismatch() == ""
+    await world.guards.look()
+    assert world.guards.mismatch() == ""
     world.plane.notes = marks(APP_CLUSTER_UID="another")
-    await world.guardian.look()
-    assert world.guardian.mismatch()
+    await world.guards.look()
+    assert world.guards.mismatch()
 
 
 async def test_mappings_of_another_app_cluster_are_seen_as_they_come(world):
     world.mappings.put(live_like(mapping("prod"), **marks(APP_CLUSTER_UID="another")))
-    assert world.guardian.mismatch()
+    assert world.guards.mismatch()
 
 
 async def test_a_confirmation_is_read_also_where_the_view_is_behind(world):
@@ -185,31 +185,31 @@ async def test_a_confirmation_is_read_also_where_the_view_is_behind(world):
         cluster_binding(), resourceVersion="9", managedFields=[entry],
         **marks(CONFIRM_ORPHANS=DATABASES),
     )  # fmt: skip
-    assert not world.guardian.terms(DATABASES).confirmation.names(DATABASES)
+    assert not world.guards.terms(DATABASES).confirmation.names(DATABASES)
     world.now += timedelta(minutes=1)
-    await world.guardian.look_at_confirmations()
-    confirmation = world.guardian.terms(DATABASES).confirmation
+    await world.guards.look_at_confirmations()
+    confirmation = world.guards.terms(DATABASES).confirmation
     assert (confirmation.value, confirmation.came) == (DATABASES, world.now)
 
 
 async def test_a_word_of_a_person_has_all_looked_at_that_waits(world):
     before = world.released
     world.annotate(CONFIRM_MASS_DELETE=format_time(NOW))
-    assert (world.released, world.guardian.mass_delete_confirmed) == (before + 1, True)
+    assert (world.released, world.guards.mass_delete_confirmed) == (before + 1, True)
     world.annotate(CONFIRM_MASS_DELETE=format_time(NOW))
     assert world.released == before + 1
     world.now += timedelta(hours=1)
-    assert not world.guardian.mass_delete_confirmed
+    assert not world.guards.mass_delete_confirmed
 
 
 async def test_another_space_is_recorded_once_a_person_allows_it(world):
-    assert world.guardian.records().tasks == ()
+    assert world.guards.records().tasks == ()
     world.plane.uid = "new"
-    await world.guardian.look()
-    assert world.guardian.records().tasks == ()
+    await world.guards.look()
+    assert world.guards.records().tasks == ()
     world.annotate(CONFIRM_RECREATE=format_time(NOW))
-    ((patch,),) = (task.steps for task in world.guardian.records().tasks)
+    ((patch,),) = (task.steps for task in world.guards.records().tasks)
     assert isinstance(patch, Patch)
     assert "'klutchctl.dev/space-uid': 'new'" in str(patch.body)
     world.secrets = [live(SECRET, "k", namespace="klutch-bind")]
-    assert world.guardian.records().tasks == ()
+    assert world.guards.records().tasks == ()
