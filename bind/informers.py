@@ -199,7 +199,7 @@ class Informers(ClusterInformers):
     async def left_in(self, space: Manifest) -> str:
         """Return a sentence about the leavings of an earlier space of that name, or "".
 
-        Lists all anew: views lag, and are of some names. Raises ClusterErrors.
+        Lists all again: views lag, and are of some names. Raises ClusterErrors.
         """
         namespaces = await self.cluster.list(refs.NAMESPACE, metadata_only=True)
         bindings = [

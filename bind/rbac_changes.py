@@ -28,7 +28,7 @@ def role_binding(
 ) -> tuple[Step, ...]:
     """Return the steps that give a (Cluster)RoleBinding the wanted subjects and role.
 
-    A roleRef cannot be changed: with another one the object is made anew (F41).
+    A roleRef cannot be changed: with another one the object is made again (F41).
     """
     if live is not None and not manifest.is_deleting(live) and _role_of(live) != _role_of(wanted):
         return (deletion(cluster, kind, live), Create(kind, wanted))

@@ -79,7 +79,7 @@ class ProviderCallbacks:
     `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
     whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `bound`
     are the names of all of them, `unfollowed` those of all bindings that are not followed yet and
-    may be of the space with this uid. `is_kubeconfig` tells whether a binding refers to a Secret of
+    may be of the space with this uid. `is_kubeconfig` is whether a binding refers to a Secret of
     the app cluster. `changed(name)` is called when there is news for a binding, with "" for all;
     `notify` tells developers what concerns all bindings, `notify_one` what is about none of them.
     `is_double`: whether another serves the space already; then all bindings go to that one.
@@ -172,7 +172,7 @@ class Troubles:
         """Have `on_change(resource)` called when the first trouble comes and the last is over.
 
         What comes between shows at the next look, so that thousands of objects in the same trouble
-        are not told one by one.
+        are not reported one by one.
         """
         self._on_change = on_change
 

@@ -118,7 +118,7 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
             role_binding=informers.connector_bindings.get(space, names.CONTROL_PLANE_CONNECTOR),
             network_policy=informers.network_policies.get(space, names.KONNECTOR),
             limit_range=informers.limit_ranges.get(space, names.KONNECTOR),
-            # Read anew, because informers drop managedFields.
+            # Read again, because informers drop managedFields.
             deployment=known
             and await informers.cluster.get(self._ref(refs.DEPLOYMENT, space, deployment)),
             secrets=(await informers.cluster.list(refs.SECRET, namespace=space)).items,

@@ -209,7 +209,7 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
         return replaced
     if phase == "Failed":
         reason = manifest.get_text(live, "status", "terminalMessage") or problem
-        # The request is deleted once it is old enough, and then made anew.
+        # The request is deleted once it is old enough, and then made again.
         return facts.trouble(facts.REQUEST_REFUSED, f"{name} failed: {reason}")
     left = SETTLED - (now - _since(ready, live, now))
     return replaced if left <= timedelta() else Decision(again=left)

@@ -19,7 +19,7 @@ class Identity:
     """An identity that a provider vouched for.
 
     `issuer` and `subject` say who it is; `user` and `groups` (with their prefixes) are what rules
-    and the API server's authorisation know it by. `first` tells that `issuer` is the provider of
+    and the API server's authorisation know it by. `first` means that `issuer` is the provider of
     `--oidc-issuer-url`, whose identities own spaces as the original's do (protocol-bind.md B.4).
     `claims` are those that the rules of an access file ask for, and their values.
     """

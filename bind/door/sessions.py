@@ -39,7 +39,7 @@ LOGIN: Final = Purpose("login", 600)
 SESSION: Final = Purpose("session", 3_600)
 CODE: Final = Purpose("code", 60)
 UI: Final = Purpose("ui", 8 * 3_600)
-_IDLE: Final = 3_600  # seconds without a page, after which a person signs in anew
+_IDLE: Final = 3_600  # seconds without a page, after which a person signs in again
 
 
 @dataclass(frozen=True, slots=True)

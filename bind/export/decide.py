@@ -88,7 +88,7 @@ def decide(seen: Seen, *, isolation: Isolation, grace: timedelta, now: datetime)
     """Return the one write that makes the export follow, and its conditions.
 
     An export whose CRD is missing goes `grace` after that was first told in its conditions, so a
-    restart does not begin anew. Its Ready is summed up by konnectors alone.
+    restart does not begin again. Its Ready is summed up by konnectors alone.
     """
     if manifest.is_deleting(seen.export):
         return decision.NOTHING

@@ -245,7 +245,7 @@ class _Copied:
     """Knows the kinds that a konnector may have copied into a service namespace, now or ever.
 
     Exports and templates come and go while their copies stay, so every namespaced CRD counts, and
-    what any export or template claims. CRDs are read anew only where one changed. A kind that
+    what any export or template claims. CRDs are read again only where one changed. A kind that
     nothing says was ever exported is searched once, everywhere, and for good: without rights
     konnectors copy nothing of it.
     """

@@ -45,7 +45,7 @@ def key_of(mark: str) -> Mapped | None:
 class Contents:
     """The content of a service namespace.
 
-    `released` tells whether any object there carries the annotation `klutchctl.dev/released`.
+    `released` is whether any object there carries the annotation `klutchctl.dev/released`.
     `bound` is a copy that nobody deletes, as its annotation says: a konnector lets none go but by
     deleting it, or marking it as released. `hidden` is a resource of which nobody could tell. Each
     is "" where there is none, or none was found before something else that keeps the Namespace.

@@ -135,7 +135,7 @@ class Vitals(Observer):
     """Notes how rounds go. Asked from another thread, so each note is one new value.
 
     `needs_source`: without files it is not well. A restart does not bring them back. A round may
-    wait for a peer for `wait` seconds, more than once: a restart begins that anew.
+    wait for a peer for `wait` seconds, more than once: a restart begins that again.
     """
 
     def __init__(self, interval: float, *, needs_source: bool = True, wait: float = 0.0) -> None:

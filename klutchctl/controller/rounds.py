@@ -171,7 +171,7 @@ class Rounds:
     async def _ways(self, fleet: Fleet, *, anew: bool) -> Registry:
         """Return the ways to the clusters.
 
-        They are looked up anew for each look at everything, as kubeconfigs change. A narrow
+        They are looked up again for each look at everything, as kubeconfigs change. A narrow
         round never leads to other control planes.
         """
         if anew or self._clusters is None:

@@ -72,7 +72,7 @@ def paces(
 
     What is well is looked at after `longest` seconds. For what is not, pauses grow up to that by
     how often a cluster is looked at: it may give another reason each time (S22). What a round
-    found anew begins at the shortest one.
+    found again begins at the shortest one.
     """
     found: dict[str, Pace] = {}
     for cluster in board.clusters:
@@ -337,7 +337,7 @@ async def beside(
 ) -> AsyncIterator[None]:
     """Do something beside the rounds for as long as the block lasts; its defects end it alone.
 
-    `again`: the seconds after which it begins anew then; None never. `end` lets it finish what it
+    `again`: the seconds after which it begins again then; None never. `end` lets it finish what it
     has begun; without one it is cancelled.
     """
 

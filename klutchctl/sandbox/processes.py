@@ -141,7 +141,7 @@ def _seen(
         seen = Observed(own, arguments, process.create_time(), identity, digest)
         return int(head) if head.isdecimal() else own, seen
     except psutil.Error:
-        return None  # gone meanwhile, or not ours to look at
+        return None  # gone since then, or not ours to look at
 
 
 def start(server: Server, program: Path) -> None:

@@ -82,7 +82,7 @@ class Launch:
 
     It need not name a file of the sandbox in its arguments, and may run as another user: `owner`.
     `folder` is the working folder. Where other words stand for the contents of files that it
-    `reads`, it is started anew.
+    `reads`, it is started again.
     """
 
     executable: Path

@@ -16,7 +16,7 @@ continues, because nobody else can carry their deletion. Otherwise, as where klu
 binding, it is a release.
 
 Each look reads new lists and does a part, so a konnector that died continues where it was. The last
-part waits until the control plane says that nothing is synced, which is klutchctl's proof.
+part waits until the control plane reports that nothing is synced, which is klutchctl's proof.
 """
 
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ class Seen:
     of a uid in `lives`, are of this space; `instances` are those in the app cluster.
     `copied` are objects there that came down by claims of this binding and of no other live one.
     `crd` is that of the app cluster, with managedFields. `syncing`: some worker of this kind or
-    these claims still runs. `reported`: the control plane says that nothing is synced for this
+    these claims still runs. `reported`: the control plane reports that nothing is synced for this
     binding. `unsure`: why all this may be incomplete.
     """
 

@@ -63,7 +63,7 @@ async def look(
     seen = replace(
         seen,
         space=link.space,
-        lives=provider.guards.lives | {link.space_uid},  # also one that went meanwhile
+        lives=provider.guards.lives | {link.space_uid},  # also one that went since then
         service_namespaces=frozenset(map(link.mappings.service, link.mappings.all())),
         mappings=link.mappings.objects(),
         syncing=provider.serving.syncs.wants(manifest.name_of(live)),

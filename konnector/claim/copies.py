@@ -115,7 +115,7 @@ class Pair:
         """Return whether an instance is a part of a service: another object is its controller.
 
         As a claim, its deletion would take the part from the service, and its presence would make
-        the part anew after the service is gone.
+        the part again after the service is gone.
         """
         return bool(manifest.controller_of(copy or {})) and not self.adopts_controlled
 

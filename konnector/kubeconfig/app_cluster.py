@@ -62,7 +62,7 @@ async def working(
 ) -> tuple[Cluster, InUse]:
     """Return the app cluster, once a kubeconfig leads there that works.
 
-    It is read anew for each attempt. Raises as `content`, and ConfigError for an invalid one.
+    It is read again for each attempt. Raises as `content`, and ConfigError for an invalid one.
     """
     pause = _FIRST_PAUSE
     while True:

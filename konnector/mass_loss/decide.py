@@ -258,7 +258,7 @@ def another_namespace(uids: Mapping[str, str], space: str) -> str:
 def report(seen: Seen, *, now: datetime) -> Decision:
     """Return the conditions of the ClusterBinding, new Events, and the time of the next look.
 
-    There is nothing to write but that. A condition is told from its first trouble on.
+    There is nothing to write but that. A condition is reported from its first trouble on.
     """
     confirmed = confirmations_of(seen.cluster_binding)
     found = {

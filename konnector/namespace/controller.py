@@ -85,7 +85,7 @@ class Namespaces:
         brought = self._syncs.has_brought(name)
         removal = await self._read(name, mapping)
         removal = replace(removal, brought=brought, unsynced=bool(unsynced))
-        # A sync that ended meanwhile knows of no copies any more; one that began does.
+        # A sync that ended since then knows of no copies any more; one that began does.
         return removal if self._stopped() <= stopped else _SOON
 
     async def _read(self, name: str, mapping: Manifest) -> Removal:

@@ -35,7 +35,7 @@ def decide(seen: Seen) -> Decision:
 
     Where `needs_content` says so, nothing. The copy comes first, since its create proves that the
     place is free; then its origin is annotated. What is in an API server's way (an immutable
-    object, another type of a Secret) is deleted and made anew, once its finalizers let it go.
+    object, another type of a Secret) is deleted and made again, once its finalizers let it go.
     """
     way, owner = ways.way_of(seen)
     if way is Way.LEAVE or _lacks_content(seen, way):

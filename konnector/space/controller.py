@@ -45,7 +45,7 @@ class ClusterBindings:
         try:
             again = await self._beat(live)
         except Conflict:
-            raise  # somebody else wrote meanwhile, and the heart is well
+            raise  # somebody else wrote in between, and the heart is well
         except KlutchError as error:
             self._outcome(str(error))
             raise
@@ -141,7 +141,7 @@ class ClusterBindings:
 class Exports(ObjectReconciler[str, ExportView]):
     """The controller of a space's exports, by name.
 
-    `syncs` tells whether something is synced for the binding of that name.
+    `syncs` is whether something is synced for the binding of that name.
     """
 
     def __init__(self, link: SyncContext, *, syncs: Callable[[str], bool]) -> None:

@@ -72,7 +72,7 @@ class NotReady:
 class Report:
     """The outcomes of a run, in the order of the plan.
 
-    `ended` tells why the run stopped before its end, "" where it did not: a signal, or the lock
+    `ended` is why the run stopped before its end, "" where it did not: a signal, or the lock
     that was lost. `ready` counts the units that were waited for and became Ready.
     """
 

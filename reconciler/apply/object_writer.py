@@ -42,7 +42,7 @@ from reconciler.planning.objects import before_digest, differences
 
 T = TypeVar("T")
 
-_TRIES: Final = 5  # each with what was read anew (mapping.md 0)
+_TRIES: Final = 5  # each with what was read again (mapping.md 0)
 RETRY_PAUSES: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable cluster is tried again
 _TOKEN_WAIT: Final = 10.0  # seconds until a token Secret is filled (mapping.md 3, row 4)
 

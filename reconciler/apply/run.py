@@ -269,7 +269,7 @@ class _Run:
 async def _require_same(cluster: Cluster, seen: ClusterState | Unavailable | None) -> None:
     """Raise ConfigError where the way by which a cluster was read leads to another one now.
 
-    It is opened again for the writes: its kubeconfig, or an address, may have changed meanwhile.
+    It is opened again for the writes: its kubeconfig, or an address, may have changed since then.
     """
     if isinstance(seen, ClusterState):
         system = Ref(cluster.name, NAMESPACE, "", KUBE_SYSTEM)

@@ -174,7 +174,7 @@ async def delete_instances(
         raise Stale(f"{len(found)} {service.kind.resource} are there, not {at_most}")
 
     async def delete(ref: Ref, uid: str) -> None:
-        # Another of that name was made meanwhile: the count that follows will find it.
+        # Another of that name was made since then: the count that follows will find it.
         with suppress(Stale):
             await app.delete(ref, uid=uid, propagation=Propagation.BACKGROUND)
 

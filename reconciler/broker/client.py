@@ -50,7 +50,7 @@ class BrokerAddress:
     """The URL of a broker, without a slash at the end, and its protocol.
 
     `ca` is PEM, None for the system's authorities. `digest` differs where the Secret does; it is
-    not salted, so it stays in memory. `insecure`: whoever answers is trusted.
+    not salted, so it stays in memory. `insecure`: any server is trusted.
     """
 
     url: str

@@ -35,7 +35,7 @@ _REFRESH: Final = 60.0  # seconds between two counts of one series, where there 
 _QPS: Final = 2.0
 _BURST: Final = 50
 _TRIES: Final = 3
-_LAST_WORDS: Final = 2.0  # seconds for what was told before the end
+_LAST_WORDS: Final = 2.0  # seconds for Events that were recorded before the end
 _LONGEST_NOTE: Final = 1024  # bytes; the API takes no more
 _LONGEST_PREFIX: Final = 230  # of a name, which may have 253 characters
 

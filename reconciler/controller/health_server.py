@@ -77,7 +77,7 @@ def served(
     """Serve for as long as the block lasts; yield where, as port 0 is any free one.
 
     The host "" is every address, of IPv6 and IPv4. `metrics` is asked for what is counted now,
-    `ailment` tells why the program is not healthy, `unready` why it cannot do its work yet, or "".
+    `ailment` is why the program is not healthy, `unready` why it cannot do its work yet, or "".
     What is not given is not served. `healthz` is the form in which an ailment is told. `settled`
     answers a client, by its address and the query, whether the program is at rest.
 

@@ -59,7 +59,7 @@ class SignalHandler:
 class Liveness:
     """Notes that the event loop turns. `ailment` may be asked from another thread.
 
-    `else_wrong` tells what else is wrong with the process, without names of objects, or "".
+    `else_wrong` is what else is wrong with the process, without names of objects, or "".
     """
 
     def __init__(self, clock: Clock, else_wrong: Callable[[], str]) -> None:

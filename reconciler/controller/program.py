@@ -185,7 +185,7 @@ async def serve(
 ) -> None:
     """Work until `stop` is set, one term after another, and serve probes and metrics.
 
-    `unready` tells what else speaks against readiness, "" for nothing.
+    `unready` is what else speaks against readiness, "" for nothing.
     Raises HostError, and LeaseLost where a write could not be waited for.
     """
     elections = Elections(make, unready)

@@ -45,7 +45,7 @@ class WorkQueue(Generic[K]):
     """Keys that wait, are delayed, or are being worked on.
 
     Whoever takes a key calls `done` at the end. A key that is added while it is worked on comes
-    again after that. A key that comes forgets its delay: whoever works on it knows anew when to
+    again after that. A key that comes forgets its delay: whoever works on it knows again when to
     look again. `jitter` is from 0 to 1. Memory grows with the number of different keys only.
 
     Keys wait in lines, and of several that it is added to a key waits in the first. What is looked

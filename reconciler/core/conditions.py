@@ -237,7 +237,7 @@ OFFERED: Final = "Offered"
 PERMISSION_CLAIMS_IN_SYNC: Final = "PermissionClaimsInSync"
 INSTANCES_IN_SYNC: Final = "InstancesInSync"
 VERSIONS_COMPATIBLE: Final = "VersionsCompatible"
-# Ours, on ClusterBinding: whether guards let a konnector delete, and make lost copies anew. There
+# Ours, on ClusterBinding: whether guards let a konnector delete, and make lost copies again. There
 # InstancesInSync tells of the orphans of all kinds.
 DELETES_ALLOWED: Final = "DeletesAllowed"
 RECREATION_ALLOWED: Final = "RecreationAllowed"

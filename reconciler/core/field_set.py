@@ -93,7 +93,7 @@ def disowned(
     """Return the JSON Patch after which these managers do not own the fields at these places.
 
     The fields stay: no later apply of theirs takes them away. The patch fails where the object has
-    changed meanwhile.
+    changed since then.
     """
     left: list[JSON] = []
     for entry in entries_of(live):

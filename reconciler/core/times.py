@@ -25,7 +25,7 @@ _UNITS: Final = {
 }
 _TERM: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)")
 _LIMIT: Final = 1 << 63  # Go counts nanoseconds in an int64
-_MAX_LENGTH: Final = 1_000  # of a text: it may come from a stranger's object
+_MAX_LENGTH: Final = 1_000  # of a text: it may come from a foreign object
 _LIMIT_DIGITS: Final = 19  # of _LIMIT; longer numbers are not worth converting
 _RANGE: Final = "Go durations reach from -2562047h47m16.8s to 2562047h47m16.8s"
 

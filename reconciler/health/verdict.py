@@ -22,7 +22,7 @@ from reconciler.planning import placement
 
 PROGRESSING_FOR: Final = timedelta(minutes=2)
 
-# The original's konnector sets these anew, with a new time, at each pass (protocol-konnector.md
+# The original's konnector sets these again, with a new time, at each pass (protocol-konnector.md
 # C.2): by that time a unit that will never be Ready would look as if it had just changed.
 _RESTLESS: Final = frozenset({conditions.EXPORT_NOT_FOUND.reason, conditions.CRD_FOREIGN.reason})
 _TOKEN_REVOKED: Final = "TokenRevoked"

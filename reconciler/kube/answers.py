@@ -150,7 +150,7 @@ def failure(
 ) -> ClusterError:
     """Return the error that an HTTP answer of 300 and above stands for.
 
-    `answer` is the Status object in it, None where a stranger answered.
+    `answer` is the Status object in it, None where another server answered.
     """
     if answer is None:
         error, message = _foreign(status)
@@ -174,7 +174,7 @@ def failure(
 
 
 def parse_status(body: bytes) -> Manifest | None:
-    """Return the Status object in an answer, or None where a stranger answered."""
+    """Return the Status object in an answer, or None where another server answered."""
     try:
         answer = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -134,7 +134,7 @@ def letting_go(fleet: Fleet) -> Fleet:
 def without_budgets(fleet: Fleet) -> Fleet:
     """Return a fleet for the apply of a plan that `releases` has held against the guards.
 
-    That apply plans all that left anew, and does nothing of it but what was approved.
+    That apply plans all that left again, and does nothing of it but what was approved.
     """
     return replace(fleet, guards=replace(letting_go(fleet).guards, allow_empty=True))
 

@@ -46,7 +46,7 @@ class Signature:
 class Refused(Exception):
     """A signature, or a list of keys, is not accepted: `why` continues its name.
 
-    It never repeats more of a stranger's text than a short, printable piece.
+    It never repeats more of a foreign text than a short, printable piece.
     """
 
     def __init__(self, why: str) -> None:
@@ -65,7 +65,7 @@ class Unverified(KlutchError):
 
 
 def shown(text: bytes | str) -> str:
-    """Return a stranger's text for a sentence: quoted, printable, and not long."""
+    """Return a foreign text for a sentence: quoted, printable, and not long."""
     readable = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     return ascii(readable if len(readable) <= _SHOWN else f"{readable[:_SHOWN]}...")
 

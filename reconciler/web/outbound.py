@@ -98,7 +98,7 @@ def shown(url: str) -> str:
 class Tls:
     """Trusted authorities and a certificate of ours, in place of the system's and none. PEM texts.
 
-    `insecure`: whoever answers is trusted.
+    `insecure`: any server is trusted.
     """
 
     ca: str | None = None

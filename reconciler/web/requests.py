@@ -45,7 +45,7 @@ class Request:
 
     A name that comes twice in `query` was refused with 400 before. `headers` have lower-case
     names. `address` is the client's, beyond trusted proxies; `id` names this request in answers,
-    audit lines and the log. `secure` tells whether it came over TLS as far as this server.
+    audit lines and the log. `secure` is whether it came over TLS as far as this server.
     `parts` are the names in its route's pattern, with their values.
     """
 

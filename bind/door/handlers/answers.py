@@ -224,7 +224,7 @@ def refusal(
 ) -> Response:
     """Return a refusal in the form that its client reads: JSON below /api, a page, or text.
 
-    `secure` tells that the door is reached over HTTPS.
+    `secure` means that the door is reached over HTTPS.
     """
     if request.path.startswith(API):
         code = _CODES.get(status, "invalid_request" if status < 500 else "unavailable")

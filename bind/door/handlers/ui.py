@@ -21,7 +21,7 @@ from bind.door.sessions import Visit, Wish
 from reconciler.blueprints import consent
 from reconciler.web.requests import Handler, Request, Response
 
-_FRESH: Final = 60  # seconds for which a session's last use is not written anew
+_FRESH: Final = 60  # seconds for which a session's last use is not written again
 _LONGEST_QUERY: Final = 200
 _AT_HOME: Final = 3  # services on the first page
 _ASSET: Final = (("Cache-Control", "public, max-age=3600"), ("X-Content-Type-Options", "nosniff"))

@@ -248,8 +248,8 @@ def security_headers(
     """Return the headers of a page.
 
     `form_action` is the URL that a form's answer redirects to, if that is elsewhere: browsers hold
-    redirects of forms against the policy. `forms` tells that there is a form which leads to this
-    site alone. `secure` tells that the page comes over HTTPS.
+    redirects of forms against the policy. `forms` means that there is a form which leads to this
+    site alone. `secure` means that the page comes over HTTPS.
     Raises ValueError for a URL that has no place in a policy.
     """
     sources = f"'self' {_source(form_action)}" if form_action else "'self'"

@@ -79,7 +79,7 @@ class BindingMoves(Moves):
         one, live = self.one, self.seen.binding.live
         is_begun = isinstance(call, messages.Bind) and isinstance(outcome, outcomes.Accepted)
         if is_begun and one.state == record.ORPHANED:
-            return self.accepted(outcome)  # its claim went meanwhile: others wait for its end
+            return self.accepted(outcome)  # its claim went since then: others wait for its end
         if isinstance(call, messages.LastOperation):
             if one.state == record.ORPHANED:
                 return self._waited(outcome)

@@ -3,7 +3,7 @@
 Decides when a binding gets new credentials, and when the old ones end.
 
 A Provisioned Service (servicebinding.io). Whose Secret it is, its owner says; a name that somebody
-else has is left alone. What the Secret holds is never told in a text.
+else has is left alone. What the Secret holds is in no text.
 """
 
 import base64
