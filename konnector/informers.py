@@ -130,24 +130,15 @@ class Mappings:
     def get(self, app_namespace: str) -> Manifest | None:
         return self._mappings.get(self._space, app_namespace)
 
-    def is_unproven(self, app_namespace: str) -> bool:
-        """Return whether an app namespace is not known to be the one that was mapped."""
-        live = self._namespaces.get("", app_namespace)
-        return namespace_decide.is_unproven(self.get(app_namespace), live)
+    def standing(self, app_namespace: str) -> tuple[bool, str | None]:
+        """Return whether an app namespace is not known to be the mapped one, and when that ended.
 
-    def is_behind(self, app_namespace: str, live: Manifest | None) -> bool:
-        """Return whether the view shows another app namespace than the one that `live` is in.
-
-        It does not show the mapped one, or shows it on its way out: an API server makes nothing
-        there any more, so what was made since, and what is to be made (None), is in a later one.
+        None: it lives. "": the view lacks it. What is made after the end is in a later one.
         """
-        shown = self._namespaces.get("", app_namespace)
-        ended = get_text(shown or {}, "metadata", "deletionTimestamp")
-        if (shown is not None and not ended) or self.get(app_namespace) is None:
-            return False
-        made = get_text(live or {}, "metadata", "creationTimestamp")
-        # Of one second, an object that goes is the ended one's: it would wait for its own end.
-        return live is None or made > ended or (made == ended and not is_deleting(live))
+        mapping, live = self.get(app_namespace), self._namespaces.get("", app_namespace)
+        ended = get_text(live, "metadata", "deletionTimestamp")
+        lives = mapping is None or (live is not None and not ended)
+        return namespace_decide.is_unproven(mapping, live), None if lives else ended
 
     def objects(self) -> list[Manifest]:
         return [one for one in self._mappings.all() if namespace_of(one) == self._space]

@@ -17,6 +17,7 @@ from konnector.claim.orphans import Terms
 from konnector.context import SOON, Early, SyncContext
 from konnector.informers import Mappings
 from konnector.metrics import DOWN, UP, directions
+from konnector.namespace.decide import is_later
 from reconciler.controller.controller import Controller
 from reconciler.controller.manager import InformerSet
 from reconciler.controller.metrics import Metrics
@@ -189,11 +190,11 @@ class PairedSync(TaskSupervisor):
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Sync one name in one app namespace, unless nothing may go down, up or away there."""
         try:
-            if self.link.guards.mismatch() or self.link.mappings.is_unproven(place.namespace):
+            unproven, ended = self.link.mappings.standing(place.namespace)
+            if unproven or self.link.guards.mismatch():
                 self.drop_event(place)
                 return RECHECK
-            is_behind = partial(self.link.mappings.is_behind, place.namespace)
-            if is_behind(None) and (live := self.here.get(*place)) and is_behind(live):
+            if ended is not None and (live := self.here.get(*place)) and is_later(live, ended):
                 return SOON
             return await self.sync(place)
         except Early as early:
@@ -285,7 +286,8 @@ class PairedSync(TaskSupervisor):
         """
         if decision.deletes and (wait := self.link.guards.deletes_in()) is not None:
             raise Early(wait)
-        if decision.makes_in(APP_CLUSTER) and self.link.mappings.is_behind(place.namespace, None):
+        makes = decision.makes_in(APP_CLUSTER)
+        if makes and self.link.mappings.standing(place.namespace)[1] is not None:
             raise Early(SOON)
         try:
             await self.link.executor.execute(decision, recents=(self.here, there))

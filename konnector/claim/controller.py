@@ -369,8 +369,8 @@ class Claims(PairedSync):
 
         So it is with what an API server or a webhook of the provider changes back.
         """
-        copy = there.get(*seen.copy_place)
-        if seen.claim is None or copy is None or not _applies(decision):
+        copy = there.get(*seen.copy_place) if _applies(decision) else None
+        if seen.claim is None or copy is None:
             return
         self._returns.note(seen.place, seen.claim, seen.copy or {}, seen.now)
         if _applies(decide.decide(self.pair, replace(seen, copy=copy))):

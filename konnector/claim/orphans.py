@@ -17,7 +17,7 @@ from konnector import CONTROL_PLANE
 from reconciler.api import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.decision import Patch, modification
-from reconciler.core.manifest import JSON, Manifest, annotations_of
+from reconciler.core.manifest import JSON, Manifest, annotations_of, get_map
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.core.times import format_time, moment
 
@@ -81,7 +81,7 @@ def mark(
 
 def unmarks(copy: Manifest) -> dict[str, JSON]:
     """Return the annotations of a merge patch after which a copy has an origin that lives."""
-    return {key: None for key in _WITHOUT_ORIGIN if key in annotations_of(copy)}
+    return {key: None for key in _WITHOUT_ORIGIN if key in get_map(copy, "metadata", "annotations")}
 
 
 def may_go(copy: Manifest, terms: Terms, now: datetime) -> bool:

@@ -67,17 +67,14 @@ def waiting(pair: Pair, claim: Manifest, note: Note, now: datetime) -> tuple[Ste
     if not pair.has_conditions:
         return resumed(pair, claim)
     stop = Stop(note.reason, note.message, page_of(note.reason, pair.docs))
-    change = claim_status.stopped(claim, stop, now=now)
-    if change is None:
-        return ()
-    return _patch(pair, claim, {**manifest.get_map(claim, "status"), **change})
+    before, change = manifest.get_map(claim, "status"), claim_status.stopped(claim, stop, now=now)
+    return () if change is None else _patch(pair, claim, {**before, **change})
 
 
 def resumed(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
     """Return the patch of a claim without copy that still reports the end of its sync."""
-    if (change := claim_status.resumed(claim)) is None:
-        return ()
-    return _patch(pair, claim, {**manifest.get_map(claim, "status"), **change})
+    before, change = manifest.get_map(claim, "status"), claim_status.resumed(claim)
+    return () if change is None else _patch(pair, claim, {**before, **change})
 
 
 def unready(copy: Manifest, now: datetime) -> tuple[Note, ...]:

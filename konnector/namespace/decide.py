@@ -104,6 +104,13 @@ def is_unproven(mapping: Manifest | None, app_namespace: Manifest | None) -> boo
             return life is Life.ANOTHER
 
 
+def is_later(live: Manifest, ended: str) -> bool:
+    """Return whether an object is in a later app namespace than the one that ended then."""
+    made = get_text(live, "metadata", "creationTimestamp")
+    # Of one second, an object that goes is the ended one's: it would wait for its own end.
+    return made > ended or (made == ended and not is_deleting(live))
+
+
 def _is_given(seen: Seen, mapping: Manifest) -> bool:
     """Return whether the mapping is to be that of the app namespace that is there now."""
     uid, known = uid_of(seen.app_namespace or {}), annotations_of(mapping)

@@ -131,7 +131,9 @@ def deletion_note(copy: Manifest, waited: timedelta) -> Note | None:
 
 def unready_for(copy: Manifest, now: datetime) -> timedelta | None:
     """Return how long a copy has not been ready, as its provider reports; None where it is."""
-    found = (conditions.current(copy, one) for one in (conditions.READY, SYNCED))
+    present = manifest.get_maps(copy, "status", "conditions")
+    unmet = {manifest.get_text(one, "type") for one in present if one.get("status") != TRUE}
+    found = (conditions.current(copy, one) for one in unmet & {conditions.READY, SYNCED})
     since = (
         times.moment(one.last_transition_time) or times.created(copy)
         for one in found

@@ -35,7 +35,7 @@ def compare(found: str, recorded: str, *, stamped: bool = False) -> Life:
 
 def of_mark(found: str, marked: Manifest | None, key: str, *, stamped: bool = False) -> Life:
     """Compare the uid that an object has with the one in an annotation of another object."""
-    return compare(found, annotations_of(marked or {}).get(key, ""), stamped=stamped)
+    return compare(found, m.get_text(marked, "metadata", "annotations", key), stamped=stamped)
 
 
 def recorded(marked: Manifest, key: str) -> str:

@@ -201,7 +201,7 @@ def test_the_fuzz_starts_from_kubeconfigs_that_are_read(file, content):
     """Else it would only ever meet the first check."""
     file.write_bytes(text(content))
     outcome = attempt(lambda: kubeconfig.load([file], environ={}))
-    unusable = ("auth-provider", "not supported", "holds credentials", "cannot be read")
+    unusable = ("auth-provider", "not supported", "contains credentials", "cannot be read")
     assert isinstance(outcome, Connection) or any(word in str(outcome) for word in unusable)
 
 
