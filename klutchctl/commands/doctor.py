@@ -42,8 +42,8 @@ class Manifests(StrEnum):
 
 
 _DEVELOPERS: Final = (
-    "# For each app cluster: who has ClusterRole view, edit or admin in a namespace may use the\n"
-    "# services of the fleet there. Print it again when the fleet binds other services.\n"
+    "# For each app cluster: an account with ClusterRole view, edit or admin in a namespace may\n"
+    "# use the services of the fleet there. Print it again when the fleet binds other services.\n"
 )
 
 
@@ -191,9 +191,9 @@ def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] |
     account = f"{KLUTCH_NAMESPACE}/{rights.account(fleet.name, task)}"
     kind = side.replace("-", " ")
     head = (
-        f"# What ServiceAccount {account} may do on each {kind} of fleet {fleet.name}: all\n"
-        f"# that `klutchctl {task}` does there, and nothing else. Made by `klutchctl doctor --for\n"
-        f"# {task} --print {side}-rights`; make it again when the fleet binds other services.\n"
+        f"# Rights of ServiceAccount {account} on each {kind} of fleet {fleet.name}: all\n"
+        f"# that `klutchctl {task}` needs there, and nothing else. Made by `klutchctl doctor\n"
+        f"# --for {task} --print {side}-rights`; print it again for other services.\n"
     )
     if chosen is not None:
         head += f"# Only for {', '.join(sorted(chosen))}.\n"

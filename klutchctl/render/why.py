@@ -71,7 +71,7 @@ def facts(source: Provenance) -> Iterator[Fact]:
     for clause in source.clauses:
         yield (
             "selector",
-            f"{clause.text}: {'holds' if clause.holds else 'does not hold'}",
+            f"{clause.text}: {'matches' if clause.holds else 'does not match'}",
             clause.origin,
         )
     yield "selected", _selected(source), None
