@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -86,10 +86,11 @@ Figures = defaultdict[str, list[float]]  # by what, each of the rounds
 
 
 def main() -> None:
-    uvloop.run(_measure())
+    for part in (_Bench.restart, _Bench.measure):
+        uvloop.run(_measure(part))
 
 
-async def _measure() -> None:
+async def _measure(part: Callable[["_Bench"], Awaitable[None]]) -> None:
     async with (
         sandbox(app_clusters=1) as (folder, (plane, app)),
         http_session(app.connection) as here,
@@ -99,7 +100,8 @@ async def _measure() -> None:
         scene = Scene(plane, app, Offer("bench.example", "Namespaced"), "bench-space", "bench")
         bench = _Bench(scene, folder, sessions)
         await bench.provide()
-        await bench.measure()
+        async with bench.load.following():
+            await part(bench)
 
 
 class _Bench:
@@ -116,7 +118,7 @@ class _Bench:
             plural=kind.plural,
             homes={name: names.service_namespace(scene.space, name) for name in namespaces},
         )
-        self._load = Load(self._orders, *sessions)
+        self.load = Load(self._orders, *sessions)
         self._figures = {name: Figures(list) for name in ("konnector", *OTHERS)}
 
     async def provide(self) -> None:
@@ -130,7 +132,7 @@ class _Bench:
         async with scene.backend(settings=replace(USUAL, service_namespace_quota=0)):
             async with self._konnector():
                 await scene.bound(ACCEPTED)
-                async with self._load.following():
+                async with self.load.following():
                     await self._through(_numbered("first", NAMESPACES))
             live = await scene.in_app(SECRET, scene.secret)
         content = base64.b64decode(get_text(live, "data", "kubeconfig"))
@@ -138,22 +140,12 @@ class _Bench:
 
     async def measure(self) -> None:
         """Let the contenders take turns, and print what they did."""
-        async with self._load.following():
-            await self._idle()
-            await self._choose_in_flight()
-            for number in range(ROUNDS):
-                for name in self._figures:
-                    await self._round(name, number)
-            self._report()
-            await self._secrets()
-            await self._restart()
-
-    async def _idle(self) -> None:
-        async with self._konnector() as process:
-            await self._through(["idle-0"])
-            await settled(process)
-            self._memory = process.memory_info().rss
-        line("memory, idle, MiB", self._memory / 2**20, _MEMORY)
+        await self._choose_in_flight()
+        for number in range(ROUNDS):
+            for name in self._figures:
+                await self._round(name, number)
+        self._report()
+        await self._secrets()
 
     async def _choose_in_flight(self) -> None:
         """Let the bare loop have as many objects in flight as serve it best."""
@@ -181,7 +173,7 @@ class _Bench:
         self, process: psutil.Process, figures: Figures, claims: Sequence[str]
     ) -> None:
         """Create many claims, which are answered at once; then change the status of all."""
-        load, stories = self._load, self._load.stories
+        load, stories = self.load, self.load.stories
         cpu, calls = cpu_of(process), await self._calls(_OF_CLAIMS)
         began = time.monotonic()
         await self._through(claims)
@@ -200,19 +192,19 @@ class _Bench:
 
     async def _trickle(self, figures: Figures, claims: Sequence[str]) -> None:
         for claim in claims:
-            await self._load.make([claim])
+            await self.load.make([claim])
             await asyncio.sleep(PAUSE)
-        await self._load.until(lambda story: bool(story.shown), claims)
+        await self.load.until(lambda story: bool(story.shown), claims)
         self._latencies(figures, "trickle", claims)
 
     def _latencies(self, figures: Figures, what: str, claims: Sequence[str]) -> None:
-        latencies = [self._load.stories[one].latency * 1e3 for one in claims]
+        latencies = [self.load.stories[one].latency * 1e3 for one in claims]
         for share in (50, 99):
             each = statistics.quantiles(latencies, n=100)[share - 1]
             figures[f"{what} p{share}, ms"].append(each)
 
     async def _secrets(self) -> None:
-        load, made = self._load, _numbered("credentials", SECRETS)
+        load, made = self.load, _numbered("credentials", SECRETS)
         async with self._konnector() as process:
             await self._through(["secrets-0"])
             await settled(process)
@@ -225,9 +217,14 @@ class _Bench:
         print(f"\n{SECRETS} credentials Secrets in a burst: {speed:.0f} a second")
         line("requests each", round(each, 2), _SECRET_REQUESTS)
 
-    async def _restart(self) -> None:
+    async def restart(self) -> None:
         """Start a konnector that finds many objects as they have to be, and one that is new."""
-        load = self._load
+        load = self.load
+        async with self._konnector() as process:
+            await self._through(["idle-0"])
+            await settled(process)
+            idle = process.memory_info().rss
+        line("memory, idle, MiB", idle / 2**20, _MEMORY)
         await load.fill(_numbered("fill", IDLE - len(load.stories)))
         await load.make(["restart-0"])
         calls, began = await self._calls(_OF_CLAIMS, reads=False), time.monotonic()
@@ -245,7 +242,7 @@ class _Bench:
         print(f"\nrestart with {IDLE} objects ({cpu:.2f} s of CPU time)")
         line("start to syncing, s", seconds, _RESTART)
         line("writes but of what is new", again, 0)
-        each = (memory - self._memory) / IDLE / 1e3
+        each = (memory - idle) / IDLE / 1e3
         line("memory, each object, kB", each, _MEMORY_EACH)
 
     def _report(self) -> None:
@@ -259,13 +256,13 @@ class _Bench:
 
     async def _through(self, claims: Sequence[str]) -> None:
         """Create claims, and wait until their status is there."""
-        await self._load.make(claims)
-        await self._load.until(lambda story: bool(story.shown), claims)
+        await self.load.make(claims)
+        await self.load.until(lambda story: bool(story.shown), claims)
 
     async def _calls(self, resource: str, *, reads: bool = True) -> int:
         """Return how many calls both servers have had about a resource, but the load's."""
         counts = [await requests_of(one, resource, reads=reads) for one in self._sessions]
-        return sum(counts) - self._load.sent
+        return sum(counts) - self.load.sent
 
     @asynccontextmanager
     async def _konnector(self, name: str = "konnector") -> AsyncIterator[psutil.Process]:
@@ -276,12 +273,12 @@ class _Bench:
 
     @asynccontextmanager
     async def _bare(self) -> AsyncIterator[psutil.Process]:
-        orders, before = json.dumps(asdict(self._orders)), set(self._load.stories)
+        orders, before = json.dumps(asdict(self._orders)), set(self.load.stories)
         async with started(self._folder, "tests.bench.bare_sync", orders) as (process, said):
             assert (await said.readline()).decode().strip() == bare_sync.READY
             yield process
         # A konnector migrates pairs without uids at a pace of its own, for minutes.
-        await self._load.stamp(self._load.stories.keys() - before)
+        await self.load.stamp(self.load.stories.keys() - before)
 
 
 @asynccontextmanager
