@@ -12,13 +12,13 @@ from bind.rbac_changes import granted
 from bind.service_namespace.facts import key_of
 from reconciler import api
 from reconciler.blueprints import rbac
-from reconciler.controller.manager import ClusterInformers
+from reconciler.controller.manager import Bodies, ClusterInformers
 from reconciler.core import field_set, keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
 from reconciler.kube.budgets import OF_CLAIMS
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import OPTIONAL, Bodies
+from reconciler.kube.informer import OPTIONAL
 from reconciler.kube.store import Store, without_managed_fields
 from reconciler.kube.turns import Party
 
@@ -122,7 +122,11 @@ class Informers(ClusterInformers):
         served = self._control_plane_mode
         self.app_cluster_bindings = self._view(
             api.APP_CLUSTER_BINDING,
-            {SPACE: _own_space, SOURCE: _source, RESOURCE: _bound},
+            {
+                SPACE: lambda one: [names.app_cluster_binding_space(*manifest.identity_of(one))],
+                SOURCE: _source,
+                RESOURCE: _bound,
+            },
             served=served,
             budget=OF_CLAIMS,
         )
@@ -248,12 +252,6 @@ def _space_of_role(role: Manifest) -> Iterable[str]:
     prefix = names.space_cluster_role("")
     name = manifest.name_of(role)
     return [name.removeprefix(prefix)] if name.startswith(prefix) else []
-
-
-def _own_space(binding: Manifest) -> Iterable[str]:
-    return [
-        names.app_cluster_binding_space(manifest.namespace_of(binding), manifest.name_of(binding))
-    ]
 
 
 def _source(binding: Manifest) -> Iterable[ObjectKey]:

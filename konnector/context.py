@@ -12,6 +12,7 @@ from konnector.metrics import SyncMetrics
 from konnector.namespace import decide as namespace_decide
 from konnector.space import decide as space_decide
 from reconciler.controller.executor import Executor
+from reconciler.controller.manager import Bodies
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.program import Runtime
 from reconciler.controller.tasks import Clock
@@ -20,7 +21,6 @@ from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster, SharedReads
-from reconciler.kube.informer import Bodies
 from reconciler.kube.store import Store
 
 SOON: Final = timedelta(seconds=1)  # until a view has caught up

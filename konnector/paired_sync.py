@@ -24,7 +24,7 @@ from reconciler.controller.metrics import Metrics
 from reconciler.controller.queue import AHEAD, BEHIND
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing import Write
-from reconciler.core.decision import Decision, Note
+from reconciler.core.decision import Create, Decision, Note
 from reconciler.core.errors import ClusterError, Forbidden, Oversized, Rejected
 from reconciler.core.manifest import Manifest, is_deleting, name_of, namespace_of, ref_of
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey
@@ -286,7 +286,9 @@ class PairedSync(TaskSupervisor):
         """
         if decision.deletes and (wait := self.link.guards.deletes_in()) is not None:
             raise Early(wait)
-        makes = decision.makes_in(APP_CLUSTER)
+        makes = any(
+            isinstance(one, Create) and one.cluster == APP_CLUSTER for one in decision.steps
+        )
         if makes and self.link.mappings.standing(place.namespace)[1] is not None:
             raise Early(SOON)
         try:

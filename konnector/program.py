@@ -30,6 +30,7 @@ from reconciler.controller import health_server, program, tracing
 from reconciler.controller.controller import Controller
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import Again
+from reconciler.controller.manager import Bodies
 from reconciler.controller.program import Runtime, Term
 from reconciler.controller.tasks import Clock, SystemClock, Worker, unless
 from reconciler.core import keys
@@ -39,7 +40,7 @@ from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.kube import crds, kubeconfig
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster, SharedReads
-from reconciler.kube.informer import Bodies, Informer
+from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits, of_app_cluster
 from reconciler.kube.networks import Networks
 

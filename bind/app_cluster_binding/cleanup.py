@@ -17,7 +17,7 @@ do not know the annotation, so it is set only now: a finalizer that nobody remov
 and AppClusterBinding for ever.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -203,15 +203,13 @@ def _still(kind: Kind, live: Manifest) -> str:
     text = f"{kind} {manifest.name_of(live)} still exists"
     finalizers = manifest.finalizers_of(live)
     if kind == NAMESPACE:
-        return f"{text}{''.join(f': {why}' for why in _remaining(live))}."
+        whys = (
+            one.message
+            for one in conditions.of(live)
+            if one.type.startswith("Namespace") and one.status == conditions.TRUE
+        )
+        return f"{text}{''.join(f': {why}' for why in whys)}."
     return f"{text} (finalizers: {', '.join(finalizers)})." if finalizers else f"{text}."
-
-
-def _remaining(namespace: Manifest) -> Iterator[str]:
-    """Yield the reasons of Kubernetes for a Namespace that does not go."""
-    for each in conditions.of(namespace):
-        if each.type.startswith("Namespace") and each.status == conditions.TRUE:
-            yield each.message
 
 
 def _waiting(seen: Seen, terms: Terms, now: datetime, part: Decision) -> Decision:

@@ -65,8 +65,10 @@ def rule_of_claim(text: str) -> HealthRule:
 
 def _argocd(claims: tuple[HealthRule, ...]) -> str:
     """Return a patch of ConfigMap argocd-cm. It knows wildcards for groups in this form alone."""
+    common = (_FOLDER / "conditions.lua").read_text("utf-8")
     rules = "".join(
-        f'"{one.group}/{one.kind}":\n  health.lua: |\n{indent(_lua(one.name), "    ")}'
+        f'"{one.group}/{one.kind}":\n  health.lua: |\n'
+        + indent(common + (_FOLDER / f"{one.name}.lua").read_text("utf-8"), "    ")
         for one in (*OURS, *claims)
     )
     return f"data:\n  resource.customizations: |\n{indent(rules, '    ')}"
@@ -85,10 +87,6 @@ def _flux(claims: tuple[HealthRule, ...]) -> str:
         for one in (*OURS, *claims)
     ]
     return "\n".join(manifests.yaml_lines({"spec": {"healthCheckExprs": exprs}})) + "\n"
-
-
-def _lua(name: str) -> str:
-    return "".join((_FOLDER / f"{one}.lua").read_text("utf-8") for one in ("conditions", name))
 
 
 _TOOLS: Final = {"argocd": _argocd, "flux": _flux}

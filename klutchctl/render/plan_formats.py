@@ -97,7 +97,10 @@ def text(
     blocks += (
         terminal.block(
             one.title,
-            [*indented_example(one), *section_lines(one.rows, widths, color=color)],
+            [
+                *([f"    {one.example}"] if one.example else []),
+                *section_lines(one.rows, widths, color=color),
+            ],
             color=color,
         )
         for one in sections
@@ -131,11 +134,6 @@ def section_lines(
         yield row_line(row, widths, color=color)
         for detail in row.details:
             yield f"{DETAIL_INDENT}{detail}"
-
-
-def indented_example(section: Section) -> list[str]:
-    """Return the line between the title and the rows of clusters that are alike."""
-    return [f"    {section.example}"] if section.example else []
 
 
 def row_line(row: Row, widths: tuple[int, int], *, color: bool = False) -> str:

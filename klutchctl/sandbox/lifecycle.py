@@ -128,7 +128,10 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
             target = addon.extend(target, kit, new_ports)
         target = _settle(layout, target, plan, new_ports)
         executables = {str(program): path for program, path in plan.programs.items()}
-        for stage in _stages(servers.of_clusters(layout, target, plan.tuning)):
+        expected = servers.of_clusters(layout, target, plan.tuning)
+        # Each program needs the one before it to be ready.
+        for program in (Program.ETCD, Program.API_SERVER, Program.CONTROLLER_MANAGER):
+            stage = [server for server in expected if server.program is program]
             startup.ensure_running(layout, stage, executables, progress=progress)
         if plan.crds:
             ways = [(credentials.connection(layout, one), one.role) for one in target.members]
@@ -314,12 +317,6 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
             policy = servers.AUDIT_POLICY.encode()
             files.write(servers.audit_policy_file(layout, member.id), policy)
     files.write(layout.kubeconfig, credentials.kubeconfig(layout, target.members))
-
-
-def _stages(expected: Sequence[Server]) -> Iterator[Sequence[Server]]:
-    """Each program needs the one before it to be ready."""
-    for program in (Program.ETCD, Program.API_SERVER, Program.CONTROLLER_MANAGER):
-        yield [server for server in expected if server.program is program]
 
 
 def _health(server: Server, observed: Sequence[Observed]) -> Health:

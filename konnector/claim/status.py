@@ -49,11 +49,11 @@ def _observed(claim: Manifest, copy: Manifest, is_up: bool) -> JSON:
 
     shown = manifest.get_map(claim, "status")
     types = {manifest.get_text(one, "type"): one for one in manifest.get_maps(shown, "conditions")}
-
-    def of_condition(one: Manifest) -> Manifest:
-        return of_claim(one, types.get(manifest.get_text(one, "type"), {}))
-
-    return manifest.map_items(of_claim(status, shown), of_condition, "conditions")
+    return manifest.map_items(
+        of_claim(status, shown),
+        lambda one: of_claim(one, types.get(manifest.get_text(one, "type"), {})),
+        "conditions",
+    )
 
 
 _OBSERVED: Final = "observedGeneration"

@@ -130,15 +130,15 @@ class Namespaces:
     @property
     def pending(self) -> bool:
         """Whether copies may be behind a mapping of which nothing is known yet."""
-        return not self._syncs.settled or self._is_early()
-
-    def _is_early(self) -> bool:
-        """Return whether a bound kind may still come to be synced soon."""
         callbacks = self._link.callbacks
         bound = set(callbacks.bound())
-        return self._context.clock.monotonic() - self._began < _AT_FIRST and (
-            not bound.issuperset(callbacks.unfollowed(self._link.space_uid))
-            or any(map(self._is_unread, bound))
+        # At first, what is bound may still come to be synced.
+        return not self._syncs.settled or (
+            self._context.clock.monotonic() - self._began < _AT_FIRST
+            and (
+                not bound.issuperset(callbacks.unfollowed(self._link.space_uid))
+                or any(map(self._is_unread, bound))
+            )
         )
 
     def _bindable(self) -> Set[str]:

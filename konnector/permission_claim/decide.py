@@ -55,7 +55,12 @@ def _steps(seen: Seen, way: Way, owner: str) -> tuple[Step, ...]:
     (origin, copy), down = seen.pair(owner), owner == _PROVIDER
     from_, to = (CONTROL_PLANE, APP_CLUSTER) if down else (APP_CLUSTER, CONTROL_PLANE)
     if way is Way.BRING and origin is not None:
-        marks, noted = _marks_of_copy(seen, origin, owner), manifest.annotations_of(copy or {})
+        uid, noted = manifest.uid_of(origin), manifest.annotations_of(copy or {})
+        marks = {
+            keys.RESOURCE_OWNER: owner,
+            keys.ORIGIN_UID: uid,
+            keys.ORIGIN_SPACE_UID: seen.space_uid,
+        }
         travel = _Travel(marks, carried_by(seen.rules, down=down))
         ref = Ref(to, seen.kind, *(seen.claim_place if down else seen.copy_place))
         brought = _brought(ref, origin, copy, travel)
@@ -82,14 +87,6 @@ class _Travel(NamedTuple):
 
     marks: Mapping[str, str]
     more: Set[str]
-
-
-def _marks_of_copy(seen: Seen, origin: Manifest, owner: str) -> dict[str, str]:
-    return {
-        keys.RESOURCE_OWNER: owner,
-        keys.ORIGIN_UID: manifest.uid_of(origin),
-        keys.ORIGIN_SPACE_UID: seen.space_uid,
-    }
 
 
 def _brought(

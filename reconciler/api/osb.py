@@ -72,17 +72,16 @@ def broker_spec(live: Manifest) -> BrokerSpec:
         secret=manifest.get_text(live, "spec", "secretRef", "name"),
         api_version=manifest.get_text(live, "spec", "apiVersion") or NEWEST_API,
         group=manifest.get_text(live, "spec", "group"),
-        offerings=tuple(map(_choice, manifest.get_maps(live, "spec", "offerings"))),
+        offerings=tuple(
+            OfferingChoice(
+                manifest.get_text(one, "name"),
+                manifest.get_text(one, "kind"),
+                tuple(manifest.get_texts(one, "plans")),
+            )
+            for one in manifest.get_maps(live, "spec", "offerings")
+        ),
         timing=_timing(live),
         insecure=manifest.get_bool(live, "spec", "insecureSkipVerify"),
-    )
-
-
-def _choice(offering: Manifest) -> OfferingChoice:
-    return OfferingChoice(
-        manifest.get_text(offering, "name"),
-        manifest.get_text(offering, "kind"),
-        tuple(manifest.get_texts(offering, "plans")),
     )
 
 

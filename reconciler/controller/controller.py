@@ -141,6 +141,8 @@ class Controller(Generic[K]):
         act_for(self._party(key))
         result = "stopped"
         try:
+            for cluster in self._depends_on:
+                await cluster.wait_viewed()
             again = await self._reconcile(key)
         except Stopped:
             pass

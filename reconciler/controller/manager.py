@@ -15,8 +15,9 @@ from reconciler.controller.health_server import NOTHING, SOON, Written
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import TaskSupervisor, Worker, ended, gather_or_cancel
-from reconciler.core.refs import Kind
-from reconciler.kube.cluster import Cluster
+from reconciler.core.manifest import Manifest, resource_version_of, uid_of
+from reconciler.core.refs import Kind, Ref
+from reconciler.kube.cluster import Cluster, Reader
 from reconciler.kube.informer import Informer, ReadYourWrites
 from reconciler.kube.store import Index, Store
 
@@ -249,3 +250,34 @@ class InformerSet(Generic[K]):
 async def _greet(informer: Informer, on_synced: Callable[[], None]) -> None:
     await informer.wait_synced()
     on_synced()
+
+
+_MOST: Final = 64
+
+
+class Bodies:
+    """The objects behind a view of one kind; as new as the view, or newer."""
+
+    def __init__(self, cluster: Reader, view: Store) -> None:
+        self._cluster, self._view = cluster, view
+        self._bodies: dict[tuple[str, str], Manifest] = {}
+
+    async def get(self, namespace: str, name: str) -> Manifest | None:
+        """Return a whole object, None where the view has none. Raises ClusterErrors."""
+        key, known = (namespace, name), self._view.get(namespace, name)
+        if known is None:
+            self._bodies.pop(key, None)
+            return None
+        body = self._bodies.get(key)
+        if body is not None and _state(body) == _state(known):
+            return body
+        body = await self._cluster.get(Ref(self._cluster.name, self._view.kind, *key))
+        if body is not None:
+            if len(self._bodies) >= _MOST:
+                self._bodies.pop(next(iter(self._bodies)))
+            self._bodies[key] = body
+        return body
+
+
+def _state(live: Manifest) -> tuple[str, str]:
+    return uid_of(live), resource_version_of(live)

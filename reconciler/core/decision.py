@@ -125,9 +125,6 @@ class Decision:
     def deletes(self) -> bool:
         return any(isinstance(step, Delete) for step in self.steps)
 
-    def makes_in(self, cluster: str) -> bool:
-        return any(isinstance(step, Create) and step.cluster == cluster for step in self.steps)
-
     @staticmethod
     def merge(decisions: Iterable["Decision"]) -> "Decision":
         """Return decisions about different sides of one object as one; all conditions stay."""

@@ -113,7 +113,16 @@ async def examine(
             return made
 
         found = await target.visit(visits, read)
-        return _unreached(target, found) if isinstance(found, Unavailable) else found
+        if not isinstance(found, Unavailable):
+            return found
+        return Examination(
+            target.name,
+            target.side,
+            str(target.access),
+            target.access.context,
+            (Finding(Check.CONNECTION, Level.PROBLEM, found.reason, found.remedy),),
+            readable=False,
+        )
 
     made = await asyncio.gather(*map(look, _targets(fleet, only)))
     apps = [one.name for one in made if one.side is Side.APP_CLUSTER and one.readable]
@@ -248,17 +257,6 @@ async def _version_of(cluster: Cluster) -> str:
     except Forbidden:
         return ""
     return labels_of(found or {}).get("app.kubernetes.io/version", "").removeprefix("v")
-
-
-def _unreached(target: _Target, why: Unavailable) -> Examination:
-    return Examination(
-        target.name,
-        target.side,
-        str(target.access),
-        target.access.context,
-        (Finding(Check.CONNECTION, Level.PROBLEM, why.reason, why.remedy),),
-        readable=False,
-    )
 
 
 async def _account(cluster: Cluster, now: Callable[[], datetime]) -> tuple[str, Finding]:

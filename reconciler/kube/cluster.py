@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple, Required, Self, TypeAlias, TypedDict, Unpack
+from weakref import WeakKeyDictionary
 
 from reconciler.core.documents import cut, takes
 from reconciler.core.errors import Expired, Missing, oversized
@@ -74,6 +75,8 @@ class Connectivity:
         self._followers: list[Callable[[], None]] = []
         self.round_trip = 0.0  # seconds of a quick call lately
         self._last_date: tuple[str, float] | None = None  # its last Date, and our time then
+        self.history = 1  # counts up where the server is set back, say to a backup
+        self._views = WeakKeyDictionary[object, int]()
 
     def note_date(self, text: str) -> None:
         """Note the header Date of an answer, which has whole seconds."""
@@ -112,6 +115,20 @@ class Connectivity:
     def report(self) -> None:
         for on_back in list(self._followers):
             on_back()
+
+    def set_back(self) -> None:
+        """Note that the server's history went back, so that all views are read again."""
+        self.history += 1
+        self.report()
+
+    def viewed(self, view: object, history: int) -> None:
+        """Note the history of a view; 0: it is not followed any more."""
+        self._views[view] = history
+
+    async def wait_viewed(self) -> None:
+        """Return once no view is of a former history: two of them prove nothing together."""
+        while any(one not in (0, self.history) for one in self._views.values()):  # noqa: ASYNC110 - rare
+            await asyncio.sleep(0.1)
 
 
 class Port(ABC):

@@ -33,17 +33,17 @@ from reconciler.core.manifest import (
     namespace_of,
     put,
     resource_version_of,
-    uid_of,
 )
 from reconciler.core.refs import Kind, ObjectKey, Ref
 from reconciler.kube.budgets import USUAL, Budget
-from reconciler.kube.cluster import Port, Reader, WatchEvent
+from reconciler.kube.cluster import Port, WatchEvent
 from reconciler.kube.requests import ListQuery
 from reconciler.kube.store import NO_INDEXES, Index, Packed, Store, Trim, without_managed_fields
 
 log = logging.getLogger(__name__)
 
 OPTIONAL: Final = (NotServed, Forbidden)  # errors that only say that nothing can be there
+_WENT_BACK: Final = "the server's history went back"
 _PAGE_SIZE: Final = 500
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 30.0
@@ -96,9 +96,10 @@ class Informer:
         self._version = ""  # where the next watch starts; "" where only a list can start it
         self._failures = 0  # in a row
         self._opened: float | None = None  # when the current stream was
+        self._stream: asyncio.Timeout | None = None
         self._received = False  # whether it sent anything
         self._changed: float | None = None  # when an object last changed
-        self._ended, self.histories = 0, 1  # of the server, as far as is known
+        self._ended, self.history = 0, cluster.connectivity.history  # of the view
 
     def __repr__(self) -> str:
         return f"Informer({self.ref})"
@@ -151,8 +152,14 @@ class Informer:
 
     async def run(self) -> None:
         """Follow the cluster until cancelled. Run it once at a time; a later run resumes."""
-        back = asyncio.Event()
-        unfollow = self._cluster.connectivity.follow(back.set)
+        back, connectivity = asyncio.Event(), self._cluster.connectivity
+
+        def reported() -> None:
+            back.set()
+            if self._stream is not None and self.history != connectivity.history:
+                self._stream.reschedule(0)
+
+        unfollow = connectivity.follow(reported)
         try:
             while True:
                 back.clear()
@@ -164,6 +171,7 @@ class Informer:
                 await self._rest(back, error)
         finally:
             unfollow()
+            connectivity.viewed(self, 0)
 
     async def _rest(self, back: asyncio.Event, error: ClusterError | None) -> None:
         """Wait before the next attempt, until the cluster is back if it was away."""
@@ -180,13 +188,16 @@ class Informer:
         """List if needed, and watch until that ends; return the reason, if it is not the server."""
         self._opened, self._received = None, False
         try:
-            await (self._check_history() if self._version else self._list())
+            is_of_now = self.history == self._cluster.connectivity.history
+            await (self._check_history() if self._version and is_of_now else self._list())
             await self._watch()
         except ClusterError as error:
             if not self._resumable(error):
                 self._version = ""
             if isinstance(error, self._optional):
                 self._synced.set()
+            if isinstance(error, OPTIONAL):  # there is nothing to wait for
+                self._cluster.connectivity.viewed(self, 0)
             # A watch that flowed goes on: proxies end streams, and some bookmarks do not come.
             is_unserved = isinstance(error, NotServed) and self._optional == OPTIONAL
             is_fine = is_unserved or (self._flowed() and self._resumable(error))
@@ -223,8 +234,8 @@ class Informer:
     def _require_order(self, version: str) -> None:
         """Raise Expired where the cluster was set back, for example to a backup."""
         if _precedes(version, self._version):
-            self.histories += 1
-            raise Expired("the server's history went back", ref=self.ref, verb="watch")
+            self._cluster.connectivity.set_back()
+            raise Expired(_WENT_BACK, ref=self.ref, verb="watch")
 
     async def _list(self) -> None:
         try:
@@ -236,7 +247,7 @@ class Informer:
     async def _read(self, query: ListQuery) -> None:
         # Decoded, all pages would take more memory for a moment than the view does ever after.
         packed: Packed = {}
-        version = ""
+        version, history = "", self._cluster.connectivity.history
         async with contextlib.aclosing(self._cluster.pages(self.ref, query)) as pages:
             async for page in pages:
                 try:
@@ -247,17 +258,23 @@ class Informer:
                 version = page.resource_version
                 del page
         self.store.take_over(packed)
-        self._version = version
+        self._version, self.history = version, history
+        self._cluster.connectivity.viewed(self, history)
         self._synced.set()
 
     async def _watch(self) -> None:
         watching = self._cluster.watch(
             self.ref, self._query, resource_version=self._version, read_timeout=self._silence
         )
-        async with watching as events:
-            self._opened, self._trouble = time.monotonic(), ""
-            async for event in events:
-                self._take(event)
+        try:
+            async with asyncio.timeout(None) as self._stream, watching as events:
+                self._opened, self._trouble = time.monotonic(), ""
+                async for event in events:
+                    self._take(event)
+        except TimeoutError:
+            raise Expired(_WENT_BACK, ref=self.ref, verb="watch") from None
+        finally:
+            self._stream = None
         if not self._flowed():
             raise Unreachable("the watch ended at once", ref=self.ref, verb="watch")
 
@@ -328,7 +345,7 @@ class ReadYourWrites:
     """The objects of a view as this process knows them."""
 
     def __init__(self, view: Informer) -> None:
-        self.view, self._history = view, view.histories
+        self.view, self._history = view, view.history
         self._written: dict[ObjectKey, Manifest] = {}
         self._deleted: dict[ObjectKey, str] = {}  # and the resourceVersion that it had
 
@@ -357,42 +374,11 @@ class ReadYourWrites:
         self._deleted[ObjectKey(namespace, name)] = version
 
     def _newest(self, key: ObjectKey) -> Manifest | None:
-        if self._history != self.view.histories:
-            self._written, self._history = {}, self.view.histories
+        if self._history != self.view.history:
+            self._written, self._history = {}, self.view.history
         written = self._written.get(key) if self._written else None
         if written is not None:
             if not self.view.has_seen(resource_version_of(written)):
                 return None if is_deleting(written) and not finalizers_of(written) else written
             del self._written[key]
         return self.view.store.get(*key)
-
-
-_MOST: Final = 64
-
-
-class Bodies:
-    """The objects behind a view of one kind; as new as the view, or newer."""
-
-    def __init__(self, cluster: Reader, view: Store) -> None:
-        self._cluster, self._view = cluster, view
-        self._bodies: dict[tuple[str, str], Manifest] = {}
-
-    async def get(self, namespace: str, name: str) -> Manifest | None:
-        """Return a whole object, None where the view has none. Raises ClusterErrors."""
-        key, known = (namespace, name), self._view.get(namespace, name)
-        if known is None:
-            self._bodies.pop(key, None)
-            return None
-        body = self._bodies.get(key)
-        if body is not None and _state(body) == _state(known):
-            return body
-        body = await self._cluster.get(Ref(self._cluster.name, self._view.kind, *key))
-        if body is not None:
-            if len(self._bodies) >= _MOST:
-                self._bodies.pop(next(iter(self._bodies)))
-            self._bodies[key] = body
-        return body
-
-
-def _state(live: Manifest) -> tuple[str, str]:
-    return uid_of(live), resource_version_of(live)

@@ -122,8 +122,8 @@ class Transport:
         async with call as response:
             with self._reading(response):
                 body = await self._read(response)
-        if "Warning" in response.headers:
-            _log_warnings(response.headers, request)
+        for warning in response.headers.getall("Warning", ()):
+            _log_warning(request.ref.cluster, str(request.ref), warning[:300])
         return Answer(response.status, response.headers, body)
 
     @contextlib.asynccontextmanager
@@ -320,11 +320,6 @@ async def _chunks(response: aiohttp.ClientResponse | Stream) -> AsyncIterator[by
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         problem = explain(error)
     raise problem
-
-
-def _log_warnings(headers: CIMultiDictProxy[str], request: Request) -> None:
-    for warning in headers.getall("Warning"):
-        _log_warning(request.ref.cluster, str(request.ref), warning[:300])
 
 
 @functools.lru_cache(maxsize=1024)  # once for each object: it comes with every call

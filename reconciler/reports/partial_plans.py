@@ -163,7 +163,12 @@ def releases(
         units |= found
     lines = [change for change in plan.changes if change.unit in units or change in whole]
     for line in lines:
-        _check_policy(line)
+        if line.action is Action.DELETE:
+            raise ConfigError(
+                f"{line.unit} left the files with deletionPolicy Delete: it is not for releasing",
+                hint="Name it in the files again with deletionPolicy: Release, apply that, and "
+                "then take it out",
+            )
     return _guarded(fleet, plan, lines, clusters)
 
 
@@ -187,15 +192,6 @@ def _guarded(fleet: Fleet, plan: Plan, lines: Sequence[Change], clusters: Collec
 
 def _is_blocked_whole(change: Change) -> bool:
     return change.unit is None and change.action is Action.BLOCKED
-
-
-def _check_policy(line: Change) -> None:
-    if line.action is Action.DELETE:
-        raise ConfigError(
-            f"{line.unit} left the files with deletionPolicy Delete, so it is not for releasing",
-            hint="Name it in the files again with deletionPolicy: Release, apply that, and then "
-            "take it out",
-        )
 
 
 def _not_found(

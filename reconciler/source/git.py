@@ -157,7 +157,9 @@ def work_tree(
             where=str(top),
             hint="Restore it, or commit that it was taken away",
         )
-    for path in missing if opening.is_sparse(repository) else ():
+    # Committed files may be kept out of the work tree on purpose.
+    settings, sparse = repository.config, "core.sparseCheckout"
+    for path in missing if sparse in settings and settings.get_bool(sparse) else ():
         gathered.refuse(path, _LEFT_OUT)
     as_committed = (
         store is not None

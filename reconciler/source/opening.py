@@ -161,13 +161,6 @@ def _exactly(path: Path) -> pygit2.Repository | None:
         raise
 
 
-def is_sparse(repository: pygit2.Repository) -> bool:
-    """Return whether committed files may be kept out of the work tree on purpose."""
-    return "core.sparseCheckout" in repository.config and repository.config.get_bool(
-        "core.sparseCheckout"
-    )
-
-
 def check_library() -> None:
     """Raise HostError where libgit2 is one that must not talk to servers."""
     version = tuple(map(int, pygit2.LIBGIT2_VERSION.split(".")[:3]))

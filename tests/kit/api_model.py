@@ -4,6 +4,7 @@ It is proven: `tests/contract/test_api_model.py` plays the same operations on it
 real kube-apiserver, and compares answers, objects and events.
 """
 
+import asyncio
 import base64
 import re
 import uuid
@@ -29,6 +30,7 @@ _PATH: Final = re.compile(
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)"
     r"(?:/(?P<name>[^/]+))?(?:/(?P<subresource>[^/]+))?"
 )
+CUT: Final[Object] = {}  # what ends a watch
 _METADATA_ONLY: Final = "PartialObjectMetadata"
 _VERBS: Final = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 
@@ -97,6 +99,7 @@ class ApiModel:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     store: Store = field(default_factory=Store)
     writes: list[Written] = field(default_factory=list)
+    streams: list[asyncio.Queue[Object | None]] = field(default_factory=list)
     _custom: dict[tuple[str, str, str], Served] = field(default_factory=dict)
     _pages: dict[str, list[Object]] = field(default_factory=dict)
     _settled: int = 0  # the version after which controllers have looked
@@ -145,9 +148,11 @@ class ApiModel:
             self.store.put(CRDS, ObjectKey("", metadata["name"]), {**crd, "metadata": metadata})
         self._custom, self._settled = kinds_of(self.store), self.store.version
 
-    def restore(self, backup: Snapshot) -> None:
-        """Be as at an earlier moment, while nobody watches."""
-        self.store.restore(backup)
+    def restore(self, backup: Snapshot, *, live: bool = False) -> None:
+        """Be as at an earlier moment, and cut watches; `live`: versions go back, too."""
+        self.store.restore(backup, live=live)
+        for lines in self.streams:
+            lines.put_nowait(CUT)
         self._custom, self._settled = kinds_of(self.store), self.store.version
         self._pages.clear()
         self.writes.clear()

@@ -10,6 +10,7 @@ from tests.kit import typed
 Resource: TypeAlias = tuple[str, str]  # group and plural
 Object: TypeAlias = dict[str, Any]
 Snapshot: TypeAlias = dict[Resource, dict[ObjectKey, Object]]
+_MUCH: Final = 100_000  # writes
 CRDS: Final = (CRD.group, CRD.plural)
 
 
@@ -84,14 +85,19 @@ class Store:
         return self.history[max(first, 0) :] if version < self.version else []
 
     def snapshot(self) -> Snapshot:
-        """Return all objects, as a backup of etcd has them."""
+        """Return all objects, as a backup of etcd has them, after which much happens."""
+        self.version += _MUCH
         return {resource: dict(some) for resource, some in self._objects.items()}
 
-    def restore(self, backup: Snapshot) -> None:
-        """Put all objects back, while nobody watches; versions go on, and history is forgotten."""
+    def restore(self, backup: Snapshot, *, live: bool) -> None:
+        """Put all objects back. Old watches are refused, or, `live`, of versions to come."""
         self._objects = {resource: dict(some) for resource, some in backup.items()}
         self.version += 1
         self.compact()
+        if live:
+            lives = (live["metadata"] for some in backup.values() for live in some.values())
+            self.version = max(int(one["resourceVersion"]) for one in lives)
+            self.oldest = 0
 
     def compact(self) -> None:
         """Forget all history, as etcd does every five minutes."""

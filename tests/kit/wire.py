@@ -21,7 +21,7 @@ from reconciler.kube.requests import Request
 from reconciler.kube.transport import Answer
 from reconciler.kube.transport_errors import NoAnswer
 from tests.kit.answers import Refused
-from tests.kit.api_model import ApiModel, Call, Reply
+from tests.kit.api_model import CUT, ApiModel, Call, Reply
 from tests.kit.api_store import CRDS, Change
 
 _BOOKMARKS: Final = 60.0  # seconds between two of them
@@ -109,6 +109,8 @@ class ModelTransport:
             lines.put_nowait(line)
         self._streams.append(lines)
         with contextlib.ExitStack() as following:
+            model.streams.append(lines)
+            following.callback(model.streams.remove, lines)
             following.callback(model.store.follow(follow))
             following.callback(self._streams.remove, lines)
             watch = (self.server, request.target)
@@ -130,7 +132,7 @@ class ModelTransport:
                     line = await lines.get()
             except TimeoutError:
                 line = bookmark()
-            if self._closed:
+            if self._closed or line is CUT:
                 raise NoAnswer("the connection was closed by us", sent=True)
             if line is not None:
                 yield orjson.dumps(line) + b"\n"

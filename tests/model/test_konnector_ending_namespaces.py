@@ -24,6 +24,7 @@ from tests.support.bound_scenes import (
     Scene,
     at_home,
     conditions,
+    gone,
     remove,
     served,
     until,
@@ -120,13 +121,9 @@ async def test_a_namespace_that_is_made_again_at_once(scene: Scene) -> None:
             made = await fill(scene, "preview", 6)
             uids.add(manifest.uid_of(await made.copy("db0")))
             await end(made)
-            await until(partial(in_app_gone, made))
+            await until(lambda it=made: gone(it.in_app(NAMESPACE, it.app_namespace, "")))  # type: ignore[misc]
         await until(partial(has_ended, made))
         assert len(uids) == 3
-
-
-async def in_app_gone(scene: Scene) -> bool:
-    return await scene.in_app(NAMESPACE, scene.app_namespace, "") is None
 
 
 async def test_a_terminating_namespace_of_another_uid_ends_nothing(scene: Scene) -> None:
@@ -139,7 +136,7 @@ async def test_a_terminating_namespace_of_another_uid_ends_nothing(scene: Scene)
         for one in kept:
             await losses.Many(former, 0).lose_instance(manifest.name_of(one))
         await end(former)
-        await until(lambda: in_app_gone(former))
+        await until(lambda: gone(former.in_app(NAMESPACE, former.app_namespace, "")))
         await scene.app.cluster.create(objects.namespace("restored"), NAMESPACE, manager="velero")
         metadata = ("annotations", "finalizers", "name", "namespace")
         for one in kept:

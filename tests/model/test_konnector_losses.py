@@ -11,7 +11,7 @@ from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from tests.support import losses
-from tests.support.bound_scenes import BIND, Scene, conditions, has, remove, secret, until
+from tests.support.bound_scenes import BIND, Scene, conditions, gone, has, remove, secret, until
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, degraded
 from tests.support.konnector_scenes import CLUSTER_WIDE, event, sides, working
@@ -65,7 +65,7 @@ async def test_an_app_namespace_that_is_absent_keeps_its_service_namespace(scene
         many = losses.Many(scene, 0)
         await many.lose_instance("orders")
         await remove(scene.app, NAMESPACE, "", scene.app_namespace)
-        await until(lambda: is_gone(scene))
+        await until(lambda: gone(scene.in_app(NAMESPACE, scene.app_namespace, "")))
         mark = scene.plane.audit.mark()
         async with konnector(scene.app.connection) as made:
             await until(lambda: orphaned(many, "orders"))
@@ -80,10 +80,6 @@ async def test_an_app_namespace_that_is_absent_keeps_its_service_namespace(scene
             await losses.confirm(scene, keys.CONFIRM_ORPHANS, f"{resource},{scene.offer.name}")
             await until(lambda: lacks(many, "orders"))
             await until(lambda: unmapped(scene))
-
-
-async def is_gone(scene: Scene) -> bool:
-    return await scene.in_app(NAMESPACE, scene.app_namespace, "") is None
 
 
 async def mapping_is_marked(scene: Scene) -> bool:

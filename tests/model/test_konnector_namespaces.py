@@ -33,16 +33,8 @@ from tests.support.removal import remove_for_good
 HOLD = "provider.example/cleanup"
 
 
-async def app_namespace_gone(scene: Scene) -> bool:
-    return await scene.in_app(NAMESPACE, scene.app_namespace) is None
-
-
 async def mapping_gone(scene: Scene) -> bool:
     return await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace) is None
-
-
-async def service_namespace_gone(scene: Scene) -> bool:
-    return await scene.on_plane(NAMESPACE, scene.service_namespace) is None
 
 
 async def leave(scene: Scene) -> None:
@@ -81,9 +73,9 @@ async def test_a_namespace_goes_in_order_and_may_come_back(scene: Scene) -> None
         assert not await account.here.gone()
 
         await account.there.hold()
-        await until(lambda: app_namespace_gone(scene))
+        await until(lambda: gone(scene.in_app(NAMESPACE, scene.app_namespace)))
         await until(lambda: mapping_gone(scene))
-        await until(lambda: service_namespace_gone(scene))
+        await until(lambda: gone(scene.on_plane(NAMESPACE, scene.service_namespace)))
 
         await come_back(scene)
         await account.settle(spec={"size": "3Gi"})
@@ -101,14 +93,14 @@ async def test_a_namespace_that_went_while_nobody_looked(scene: Scene) -> None:
             await account.here.delete()
             await until(account.here.gone)
         await leave(scene)
-        await until(lambda: app_namespace_gone(scene))
+        await until(lambda: gone(scene.in_app(NAMESPACE, scene.app_namespace)))
         assert not await mapping_gone(scene)
         async with working(scene):
             await until(lambda: losses.says(scene, "InstancesInSync", "Orphaned"))
             assert not await mapping_gone(scene)
             await losses.confirm(scene, keys.CONFIRM_ORPHANS, API_SERVICE_NAMESPACE.resource)
             await until(lambda: mapping_gone(scene))
-            await until(lambda: service_namespace_gone(scene))
+            await until(lambda: gone(scene.on_plane(NAMESPACE, scene.service_namespace)))
 
 
 async def test_a_namespace_that_is_back_during_the_last_look_is_another_one(scene: Scene) -> None:
@@ -151,7 +143,7 @@ async def test_what_goes_with_its_namespace_is_not_brought_again(scene: Scene) -
         await until(lambda: equals(degraded(scene), ""))
         assert await scene.on_plane(SECRET, "creds", scene.service_namespace)
         await scene.patch_copy({"metadata": {"finalizers": None}})
-        await until(lambda: app_namespace_gone(scene))
+        await until(lambda: gone(scene.in_app(NAMESPACE, scene.app_namespace)))
         await until(lambda: equals(degraded(scene), ""))
 
 
@@ -165,7 +157,7 @@ async def released(scene: Scene) -> tuple[Side, Side]:
     await there.patch({"metadata": {"annotations": notes}})
     await here.patch({"metadata": {"finalizers": None}})
     await leave(scene)
-    await until(lambda: app_namespace_gone(scene))
+    await until(lambda: gone(scene.in_app(NAMESPACE, scene.app_namespace)))
     return here, there
 
 
@@ -183,7 +175,7 @@ async def test_what_was_released_outlives_its_app_namespace(scene: Scene) -> Non
             await until(there.gone)
             await leave(scene)
             await until(lambda: mapping_gone(scene))
-            await until(lambda: service_namespace_gone(scene))
+            await until(lambda: gone(scene.on_plane(NAMESPACE, scene.service_namespace)))
 
 
 async def test_what_was_released_comes_back_with_its_app_namespace(scene: Scene) -> None:
@@ -256,7 +248,7 @@ async def ended(scene: Scene) -> None:
     mapping = Ref(scene.plane.name, API_SERVICE_NAMESPACE, scene.space, scene.app_namespace)
     await losses.note(scene.plane, mapping, keys.APP_NAMESPACE_DELETED, "2026-06-01T12:00:00Z")
     await leave(scene)
-    await until(lambda: app_namespace_gone(scene))
+    await until(lambda: gone(scene.in_app(NAMESPACE, scene.app_namespace)))
     await remove(scene.plane, API_SERVICE_EXPORT, scene.space, scene.offer.name)
 
 

@@ -103,15 +103,15 @@ class World:
             await one.start()
         await asyncio.sleep(6)  # a konnector that is new deletes nothing
 
-    async def restore(self, backup: Backup, *names: str) -> None:
-        """Set these clusters back, while the programs that read them are stopped."""
+    async def restore(self, backup: Backup, *names: str, live: bool = False) -> None:
+        """Set these clusters back, while the programs that read them are stopped, or `live`."""
         concerned = [self.programs[one] for one in (self.programs if PLANE in names else names)]
-        running = [one for one in concerned if one.made]
+        running = [one for one in concerned if one.made and not live]
         for one in running:
             await one.stop()
         for name in names:
             state, served = backup[name]
-            self.models[name].restore(state)
+            self.models[name].restore(state, live=live)
             self.record.restored(name, served)
         for one in running:
             await one.start()

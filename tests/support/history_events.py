@@ -229,13 +229,13 @@ class Events(History):
                 await scene.request()
 
     async def app_cluster_restored(self) -> None:
-        await self.world.restore(self.chance.choice(self.backups), self.scene.app.name)
+        await self.world.restore(self.chance.choice(self.backups), self.scene.app.name, live=True)
 
     async def control_plane_restored(self) -> None:
-        await self.world.restore(self.chance.choice(self.backups), PLANE)
+        await self.world.restore(self.chance.choice(self.backups), PLANE, live=True)
 
     async def all_restored(self) -> None:
-        await self.world.restore(self.chance.choice(self.backups), *self.world.models)
+        await self.world.restore(self.chance.choice(self.backups), *self.world.models, live=True)
 
     async def deletion_restored(self) -> None:
         """The app cluster is as when a claim was on its way out, whose name is used by now."""

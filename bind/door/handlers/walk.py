@@ -53,7 +53,9 @@ class Walk:
 
     async def bind(self, request: Request) -> Response:
         """Answer `/bind`: make the space, and send the CLI its kubeconfig. Raises Refused."""
-        _require_own_site(request)
+        if request.headers.get("sec-fetch-site", "none") not in _OWN_SITE:
+            sentence = "The link is on another site. Go on from the page of the resources"
+            raise Refused("forbidden", sentence, reason="cross-site")
         session, offer = await self._chosen(request)
         about = Subject(session.identity, session.wish.cid, offer.resource.name)
         try:
@@ -209,13 +211,6 @@ def _require_challenge(session: Session) -> None:
     if not session.wish.challenge:
         sentence = "This CLI takes no code; use /bind"
         raise Refused("invalid_request", sentence, reason="challenge")
-
-
-def _require_own_site(request: Request) -> None:
-    """Refuse a link on another site, which the visitor did not mean. Raises Refused."""
-    if request.headers.get("sec-fetch-site", "none") not in _OWN_SITE:
-        sentence = "The link is on another site. Go on from the page of the resources"
-        raise Refused("forbidden", sentence, reason="cross-site")
 
 
 def _link(path: str, offer: Offer, sid: str) -> str:

@@ -113,7 +113,8 @@ class Bindings(Store[Seen]):
                 return {}
             return {"state": "Pending", "planID": kept.records[0].plan}
         known = manifest.get_list(seen.at_provider, "connectionDetails")
-        texts = _given(outcome) or ({} if known else connection.texts_of(seen.secret))
+        stored = {} if known else manifest.get_text_map(seen.secret or {}, "data")
+        texts = _given(outcome) or {key: connection.decoded(value) for key, value in stored.items()}
         details = connection.details(
             texts, manifest.labels_of(seen.live).get(keys.INSTANCE_TYPE, "")
         )

@@ -170,12 +170,6 @@ def place(live: Manifest) -> ObjectKey | None:
     return found if all(found) else None
 
 
-def texts_of(secret: Manifest | None) -> dict[str, str]:
-    return {
-        key: decoded(value) for key, value in manifest.get_text_map(secret or {}, "data").items()
-    }
-
-
 def decoded(value: str) -> str:
     """Return the text of a value of a Secret, "" where it is none."""
     try:

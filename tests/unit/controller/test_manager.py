@@ -16,7 +16,7 @@ from tests.support.fake_clock import FakeClock, settle
 
 
 class View:
-    histories = 1
+    history = 1
 
     def __init__(self, diary, kind=SECRET, *, synced=True):
         self.ref, self.store, self.restarts, self.trouble = Ref("plane", kind, "", ""), "abc", 2, ""

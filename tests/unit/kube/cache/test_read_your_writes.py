@@ -14,7 +14,7 @@ class View:
     """An informer without a cluster: the test says how far it has come."""
 
     def __init__(self):
-        self.store, self.version, self.histories = Store(CONFIG_MAP), 0, 1
+        self.store, self.version, self.history = Store(CONFIG_MAP), 0, 1
 
     def has_seen(self, version):
         return int(version) <= self.version
