@@ -329,7 +329,7 @@ IDENTITY: Final = (
     _blind("origin-space", r"identity\.of_mark\(seen\.sp.*", "False", _CONTENT),
     _blind("namespace-uid", r"(?<=return )life is Life\.A.*", "False", _LIVES),
     _blind("namespace-unknown", r"not _is_ending\(app_na.*", "False", _ANOTHER),
-    _blind("namespace-held", r" or self\.link\.mappings\.is_unproven\(.*(?=:)", "", _LIVES),
+    _blind("namespace-held", r"unproven or (?=self\.link\.guards\.mismatch)", "", _LIVES),
     _blind("namespace-left", r"identity\.of_mark\(former, .*", "True", _LIVES),
     _blind("app-cluster-uid", r"identity\.recorded_app_c.* - ", "set() - ", _GUARD),
     _blind("space-uid", r"identity\.recorded_spaces - ", "set() - ", _GUARD),
