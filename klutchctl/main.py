@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-from klutchctl import settings
+from klutchctl import entry, settings
 from klutchctl.commands import (
     CHANGE,
     FILES,
@@ -38,16 +38,6 @@ from klutchctl.commands import (
     status,
     validate,
 )
-from klutchctl.entry import (
-    COMPLETION,
-    ExitCode,
-    code_of,
-    end_after,
-    first,
-    leaves,
-    meanings,
-    sentence,
-)
 from klutchctl.options import OnOff, option, with_options
 
 if TYPE_CHECKING:
@@ -62,15 +52,17 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_READS: Final = meanings(ExitCode.PARTIAL)
+_READS: Final = entry.meanings(entry.ExitCode.PARTIAL)
 _PLANS: Final = {
     **_READS,
-    **meanings(ExitCode.HELD_BACK),
-    ExitCode.CHANGES: "success, and there are changes (with --detailed-exitcode)",
+    **entry.meanings(entry.ExitCode.HELD_BACK),
+    entry.ExitCode.CHANGES: "success, and there are changes (with --detailed-exitcode)",
 }
-_SHOWS: Final = _READS | meanings(ExitCode.UNHEALTHY)
-_WRITES: Final = _SHOWS | meanings(ExitCode.HELD_BACK, ExitCode.STALE, ExitCode.LOCKED)
-_DENIED: Final = meanings(ExitCode.DENIED)
+_SHOWS: Final = _READS | entry.meanings(entry.ExitCode.UNHEALTHY)
+_WRITES: Final = _SHOWS | entry.meanings(
+    entry.ExitCode.HELD_BACK, entry.ExitCode.STALE, entry.ExitCode.LOCKED
+)
+_DENIED: Final = entry.meanings(entry.ExitCode.DENIED)
 _CLUSTERS: Final = "--cluster and -l"
 _BOTH: Final = "--cluster, -l and --kubeconfig"
 
@@ -82,7 +74,7 @@ class Entry(NamedTuple):
     run: Callable[..., int]
     group: str
     example: str
-    codes: Mapping[ExitCode, str]
+    codes: Mapping[entry.ExitCode, str]
     heeds: str = ""  # of the global options; one that narrows must not be ignored
 
 
@@ -116,7 +108,7 @@ COMMANDS: Final = (
         controller.controller,
         CHANGE,
         "--git https://git.example.com/fleet.git --ref main",
-        meanings(ExitCode.LOCKED),
+        entry.meanings(entry.ExitCode.LOCKED),
         _BOTH,
     ),
     Entry("release", apply.release, CHANGE, "shop-1/shop-databases", _WRITES, "--kubeconfig"),
@@ -221,9 +213,11 @@ def completion(
 
     For this shell only: `source <(klutchctl completion bash)`.
     """
-    script = get_completion_script(prog_name="klutchctl", complete_var=COMPLETION, shell=shell)
+    script = get_completion_script(
+        prog_name="klutchctl", complete_var=entry.COMPLETION, shell=shell
+    )
     typer.echo(script.strip())
-    return ExitCode.SUCCESS
+    return entry.ExitCode.SUCCESS
 
 
 @app.command(cls=Command, rich_help_panel=MACHINE, epilog=end_of_help("version --verbose", {}))
@@ -242,7 +236,7 @@ def version(
         typer.echo(f"Python {platform.python_version()} on {platform.platform()}")
         for line in clashes(metadata.packages_distributions()):
             typer.echo(line)
-    return ExitCode.SUCCESS
+    return entry.ExitCode.SUCCESS
 
 
 def clashes(owners: Mapping[str, Sequence[str]]) -> list[str]:
@@ -258,7 +252,7 @@ def clashes(owners: Mapping[str, Sequence[str]]) -> list[str]:
 def main() -> None:
     """Run the command line and end the process."""
     signal.signal(signal.SIGTERM, _terminate)
-    end_after(run)
+    entry.end_after(run)
 
 
 def run(arguments: list[str]) -> int:
@@ -268,7 +262,7 @@ def run(arguments: list[str]) -> int:
         return int(_group()(args=arguments, prog_name="klutchctl", standalone_mode=False) or 0)
     except typer.TyperException as error:
         _show_usage_error(error)
-        return ExitCode.USAGE
+        return entry.ExitCode.USAGE
     except BrokenPipeError:
         raise
     except Exception as error:
@@ -278,9 +272,9 @@ def run(arguments: list[str]) -> int:
             traceback.print_exception(error)
         from klutchctl.render.terminal import visible_lines
 
-        for leaf in leaves(error):
-            print(f"Error: {visible_lines(sentence(leaf))}", file=sys.stderr)
-        return first(map(code_of, leaves(error)))
+        for leaf in entry.leaves(error):
+            print(f"Error: {visible_lines(entry.sentence(leaf))}", file=sys.stderr)
+        return entry.first(map(entry.code_of, entry.leaves(error)))
 
 
 @cache
@@ -350,4 +344,4 @@ def _show_usage_error(error: typer.TyperException) -> None:
 def _terminate(signal_number: int, frame: object) -> None:
     """End like after Ctrl-C, with clean-up, but with the status of a SIGTERM."""
     del signal_number, frame
-    sys.exit(ExitCode.TERMINATED)
+    sys.exit(entry.ExitCode.TERMINATED)

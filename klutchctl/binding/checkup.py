@@ -22,14 +22,7 @@ from reconciler.doctor.diagnosis import (
     warning,
     worst,
 )
-from reconciler.oidc.provider import (
-    KeySet,
-    Provider,
-    ProviderFault,
-    discovery_url,
-    keys_of,
-    provider_of,
-)
+from reconciler.oidc import provider as providers
 from reconciler.web.outbound import Answer, Http, OutboundError
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -51,7 +44,7 @@ class Examined:
         return worst(self.findings)
 
 
-def of_provider(provider: Provider) -> Iterator[Finding]:
+def of_provider(provider: providers.Provider) -> Iterator[Finding]:
     """Yield the abilities of a provider for people and machines, and those that it lacks."""
     yield ok("discovery", "its document names exactly this issuer, and secure endpoints")
     yield ok("algorithms", f"it signs with {', '.join(provider.algorithms)}")
@@ -68,13 +61,13 @@ def of_provider(provider: Provider) -> Iterator[Finding]:
     yield _machines(provider)
 
 
-def _announced(provider: Provider) -> Finding:
+def _announced(provider: providers.Provider) -> Finding:
     if provider.announces_iss:
         return ok("issuer", "its answers name their issuer (RFC 9207)")
     return warning("issuer", "it does not announce the iss parameter (RFC 9207)")
 
 
-def _machines(provider: Provider) -> Finding:
+def _machines(provider: providers.Provider) -> Finding:
     """Return the grants for machines; grants that are not announced are those for people."""
     if "client_credentials" not in provider.grant_types:
         remedy = "Use `--identity` where the front door lists the issuer of that token"
@@ -87,7 +80,7 @@ def _machines(provider: Provider) -> Finding:
     return ok("machines", f"machines sign in by {', '.join(ways) or 'no proof that is known here'}")
 
 
-def of_keys(keys: KeySet) -> Finding:
+def of_keys(keys: providers.KeySet) -> Finding:
     count = len(keys.keys)
     if count:
         return ok("keys", f"{count} of its keys can be used")
@@ -197,15 +190,15 @@ class _Doctor:
 
     async def _issuer(self, issuer: str) -> Examined:
         try:
-            answer = await self._http.get(discovery_url(issuer))
+            answer = await self._http.get(providers.discovery_url(issuer))
             if answer.status != _OK:
                 why = f"discovery answers {answer.status}: there is no issuer of this name"
                 return Examined(issuer, _ISSUER, (problem("discovery", why),))
-            known = provider_of(answer.body, issuer=issuer)
-            keys = keys_of((await self._http.get(known.jwks_uri)).body)
+            known = providers.provider_of(answer.body, issuer=issuer)
+            keys = providers.keys_of((await self._http.get(known.jwks_uri)).body)
         except OutboundError as error:
             return Examined(issuer, _ISSUER, (problem("connection", str(error)),), readable=False)
-        except ProviderFault as error:
+        except providers.ProviderFault as error:
             return Examined(issuer, _ISSUER, (problem("discovery", str(error)),))
         findings = (*of_provider(known), of_keys(keys), *self._clock(answer))
         return Examined(issuer, _ISSUER, findings)

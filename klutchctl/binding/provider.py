@@ -14,17 +14,9 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import orjson
 
 from klutchctl.binding.progress import BadAnswer, BindEnded, Denied
+from reconciler.core import manifest
 from reconciler.core.documents import MAX_DEPTH, is_within, object_of
 from reconciler.core.errors import ConfigError
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    get_list,
-    get_map,
-    get_maps,
-    get_text,
-    get_texts,
-)
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
 from reconciler.web.outbound import Answer, Http, OutboundError
@@ -101,15 +93,15 @@ def places(url: str) -> tuple[str, str]:
 def authorize_url_of(body: bytes) -> str:
     """Return where people sign in, by the answer to GET `/export`. Raises BadAnswer."""
     document = parsed(body, "/export")
-    if get_text(document, "apiVersion") != "v1alpha1":
+    if manifest.get_text(document, "apiVersion") != "v1alpha1":
         raise BadAnswer("/export: apiVersion is not v1alpha1: this is no provider of Klutch")
-    if get_text(document, "kind") != "BindingProvider":
+    if manifest.get_text(document, "kind") != "BindingProvider":
         raise BadAnswer("/export: kind is not BindingProvider: this is no provider of Klutch")
-    if problem := version_problem(get_text(document, "version")):
+    if problem := version_problem(manifest.get_text(document, "version")):
         raise BadAnswer(f"/export: {problem}")
-    for method in get_maps(document, "authenticationMethods"):
-        if get_text(method, "method") == _METHOD:
-            url = get_text(method, "oauth2CodeGrant", "authenticatedURL")
+    for method in manifest.get_maps(document, "authenticationMethods"):
+        if manifest.get_text(method, "method") == _METHOD:
+            url = manifest.get_text(method, "oauth2CodeGrant", "authenticatedURL")
             if _origin(url)[0] in ("http", "https"):
                 return url
     raise BadAnswer(f"/export: it offers no authentication method {_METHOD} with a URL")
@@ -133,21 +125,21 @@ def version_problem(version: str) -> str:
 def front_door_of(body: bytes) -> FrontDoor:
     """Return our door, by its well-known document. Raises BadAnswer."""
     document = parsed(body, _WELL_KNOWN)
-    if get_text(document, "kind") != "FrontDoor":
+    if manifest.get_text(document, "kind") != "FrontDoor":
         raise BadAnswer(f"{_WELL_KNOWN}: kind is not FrontDoor")
     for name in ("audience", "redeemURL", "bindURL", "catalogueURL"):
-        if not get_text(document, name):  # an empty one would be anybody's
+        if not manifest.get_text(document, name):  # an empty one would be anybody's
             raise BadAnswer(f"{_WELL_KNOWN}: it names no {name}")
-    device, machines = get_map(document, "device"), get_map(document, "machines")
+    device, machines = manifest.get_map(document, "device"), manifest.get_map(document, "machines")
     return FrontDoor(
-        redeem_url=get_text(document, "redeemURL"),
-        bind_url=get_text(document, "bindURL"),
-        catalogue_url=get_text(document, "catalogueURL"),
-        audience=get_text(document, "audience"),
-        konnector_image=get_text(document, "konnectorImage"),
+        redeem_url=manifest.get_text(document, "redeemURL"),
+        bind_url=manifest.get_text(document, "bindURL"),
+        catalogue_url=manifest.get_text(document, "catalogueURL"),
+        audience=manifest.get_text(document, "audience"),
+        konnector_image=manifest.get_text(document, "konnectorImage"),
         device=_device(device),
-        machine_issuer=get_text(machines, "issuer"),
-        machine_scopes=tuple(get_texts(machines, "scopes")),
+        machine_issuer=manifest.get_text(machines, "issuer"),
+        machine_scopes=tuple(manifest.get_texts(machines, "scopes")),
     )
 
 
@@ -172,12 +164,12 @@ def _origin(url: str) -> tuple[str, str, int | None]:
         return "", "", None
 
 
-def _device(device: Mapping[str, JSON]) -> Device | None:
-    issuer, client = get_text(device, "issuer"), get_text(device, "clientID")
+def _device(device: Mapping[str, manifest.JSON]) -> Device | None:
+    issuer, client = manifest.get_text(device, "issuer"), manifest.get_text(device, "clientID")
     if not issuer or not client:
         return None
-    scopes = tuple(get_texts(device, "scopes")) or ("openid",)
-    return Device(issuer, client, scopes, get_text(device, "token") or "id_token")
+    scopes = tuple(manifest.get_texts(device, "scopes")) or ("openid",)
+    return Device(issuer, client, scopes, manifest.get_text(device, "token") or "id_token")
 
 
 def with_query(url: str, fields: Mapping[str, str]) -> str:
@@ -187,7 +179,7 @@ def with_query(url: str, fields: Mapping[str, str]) -> str:
     return urlunsplit(parts._replace(query=query))
 
 
-def parsed(body: bytes, place: str) -> Mapping[str, JSON]:
+def parsed(body: bytes, place: str) -> Mapping[str, manifest.JSON]:
     """Return the JSON object in an answer. Raises BadAnswer."""
     document = object_of(body, most_memory=_MOST_MEMORY)
     if document is None:
@@ -212,7 +204,7 @@ async def discovered(http: Http, url: str) -> Provider:
 
 async def redeem(
     http: Http, door: FrontDoor, code: Secret, verifier: Secret
-) -> tuple[Manifest, Sequence[Manifest] | None]:
+) -> tuple[manifest.Manifest, Sequence[manifest.Manifest] | None]:
     """Return the BindingResponse for a code, and the consent of the page, None for none.
 
     Raises Denied, BadAnswer and BindEnded.
@@ -223,7 +215,7 @@ async def redeem(
     if not isinstance(response, dict):
         raise BadAnswer("the front door redeemed the code and sent no bindingResponse")
     consent = document.get("consent")
-    return response, get_maps(document, "consent") if isinstance(consent, list) else None
+    return response, manifest.get_maps(document, "consent") if isinstance(consent, list) else None
 
 
 async def bind(
@@ -231,12 +223,12 @@ async def bind(
     door: FrontDoor,
     token: Secret,
     *,
-    cluster: Mapping[str, JSON],
+    cluster: Mapping[str, manifest.JSON],
     resources: Sequence[GroupResource],
     dry_run: bool,
-) -> Manifest:
+) -> manifest.Manifest:
     """Return the BindingResponse for a token. Raises Denied, BadAnswer and BindEnded."""
-    wanted: Manifest = {"resources": [one.wire for one in resources], "dryRun": dry_run}
+    wanted: manifest.Manifest = {"resources": [one.wire for one in resources], "dryRun": dry_run}
     return await _posted(http, door.bind_url, {**cluster, **wanted}, _bearer(token))
 
 
@@ -251,8 +243,8 @@ async def offered(http: Http, door: FrontDoor, token: Secret) -> list[GroupResou
     if not listed or not is_within(listed, MAX_DEPTH):
         raise BadAnswer("the catalogue is no JSON, or too deep")
     return [
-        GroupResource(get_text(one, "group"), get_text(one, "resource"))
-        for one in get_list(listed, "listed")
+        GroupResource(manifest.get_text(one, "group"), manifest.get_text(one, "resource"))
+        for one in manifest.get_list(listed, "listed")
         if isinstance(one, dict) and one.get("mayBind", True)
     ]
 
@@ -269,8 +261,8 @@ def _bearer(token: Secret) -> Mapping[str, Secret]:
 
 
 async def _posted(
-    http: Http, url: str, body: Mapping[str, JSON], headers: Mapping[str, Secret]
-) -> Manifest:
+    http: Http, url: str, body: Mapping[str, manifest.JSON], headers: Mapping[str, Secret]
+) -> manifest.Manifest:
     """Post until the answer is final; the door repeats its results."""
     loop = asyncio.get_running_loop()
     end = loop.time() + _AGAIN
@@ -316,4 +308,4 @@ def _message(answer: Answer) -> str:
         document = parsed(answer.body, "")
     except BadAnswer:
         return ""
-    return get_text(document, "message")[:_LONGEST]
+    return manifest.get_text(document, "message")[:_LONGEST]

@@ -19,18 +19,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from klutchctl import files
 from klutchctl.sandbox.state import Component, Role
-from reconciler.core import conditions, yaml_text
+from reconciler.core import conditions, errors, yaml_text
 from reconciler.core import manifest as m
-from reconciler.core.errors import (
-    ClusterError,
-    ConfigError,
-    HostError,
-    InvalidRepository,
-    NotServed,
-    Origin,
-    Problem,
-    Rejected,
-)
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.core.yaml_text import Fields, Node, UnreadableText, locate
@@ -118,7 +108,7 @@ class Written:
     """An object to apply, and where it is written."""
 
     manifest: Manifest
-    origin: Origin
+    origin: errors.Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +139,7 @@ def read(folder: Path) -> Suite:
     """Read the manifests of a folder. Raises InvalidRepository with all problems, ConfigError."""
     folder = folder.resolve()
     document, node = parse(_bytes(folder / FILE), str(folder / FILE))
-    problems: list[Problem] = []
+    problems: list[errors.Problem] = []
     paths: dict[Path, None] = {}
     names = sorted(_names(folder))
     for index, pattern in enumerate(document.spec.manifests):
@@ -158,10 +148,10 @@ def read(folder: Path) -> Suite:
         paths.update(dict.fromkeys(folder / name for name in matched))
         if not matched:
             origin = locate(node, ("spec", "manifests", index))[0]
-            problems.append(Problem(origin, "no-match", f"no file is like {pattern}"))
+            problems.append(errors.Problem(origin, "no-match", f"no file is like {pattern}"))
     manifests = [one for path in paths for one in _objects(path, problems)]
     if problems:
-        raise InvalidRepository(problems)
+        raise errors.InvalidRepository(problems)
     spec = document.spec
     return Suite(folder, tuple(spec.components), tuple(spec.programs), tuple(manifests))
 
@@ -171,31 +161,35 @@ def parse(content: bytes, path: str) -> tuple[Services, Node]:
     try:
         nodes = yaml_text.read_all(content, path)
     except UnreadableText as error:
-        raise InvalidRepository([_unreadable(error)]) from None
+        raise errors.InvalidRepository([_unreadable(error)]) from None
     if len(nodes) != 1:
         message = f"there must be one document in here, and there are {len(nodes)}"
-        raise InvalidRepository([Problem(Origin(path, 1, 1), "wrong-type", message)])
+        raise errors.InvalidRepository(
+            [errors.Problem(errors.Origin(path, 1, 1), "wrong-type", message)]
+        )
     [node] = nodes
     try:
         document = Services.model_validate(node.plain(), by_alias=True, by_name=False)
     except UnreadableText as error:
-        raise InvalidRepository([_unreadable(error)]) from None
+        raise errors.InvalidRepository([_unreadable(error)]) from None
     except ValidationError as error:
-        raise InvalidRepository(base_model.problems_of(error, node, Services)) from None
+        raise errors.InvalidRepository(base_model.problems_of(error, node, Services)) from None
     problems = list(_misfits(document, node))
     if problems:
-        raise InvalidRepository(problems)
+        raise errors.InvalidRepository(problems)
     return document, node
 
 
-def _misfits(document: Services, node: Node) -> Iterator[Problem]:
+def _misfits(document: Services, node: Node) -> Iterator[errors.Problem]:
     """Return the problems between parts that are each right."""
     seen: set[str] = set()
     for index, program in enumerate(document.spec.programs):
         steps: tuple[str | int, ...] = ("spec", "programs", index)
         if program.name in seen:
             origin = locate(node, (*steps, "name"))[0]
-            yield Problem(origin, "duplicate-program", f"program {program.name} is there twice")
+            yield errors.Problem(
+                origin, "duplicate-program", f"program {program.name} is there twice"
+            )
         seen.add(program.name)
         if Component.POSTGRESQL in document.spec.components:
             continue
@@ -203,16 +197,18 @@ def _misfits(document: Services, node: Node) -> Iterator[Problem]:
             if _OF_POSTGRESQL.intersection(_REFERENCE.findall(text)):
                 message = f"{text} needs the component {Component.POSTGRESQL}"
                 origin = locate(node, (*steps, "command", word))[0]
-                yield Problem(origin, "missing-component", message, "Add it to spec.components")
+                yield errors.Problem(
+                    origin, "missing-component", message, "Add it to spec.components"
+                )
 
 
-def _objects(path: Path, problems: list[Problem]) -> Iterator[Written]:
+def _objects(path: Path, problems: list[errors.Problem]) -> Iterator[Written]:
     try:
         nodes = yaml_text.read_all(_bytes(path), str(path))
         for node in nodes:
             if not isinstance(node, Fields) or not _is_object(node.plain()):
                 message = "an object has apiVersion, kind and metadata.name"
-                problems.append(Problem(node.origin, "no-object", message))
+                problems.append(errors.Problem(node.origin, "no-object", message))
             else:
                 yield Written(node.plain(), node.origin)
     except UnreadableText as error:
@@ -227,7 +223,7 @@ def _is_object(manifest: Manifest) -> bool:
 def _bytes(path: Path) -> bytes:
     """Return the content of a file. A link could lead out of the repository: none is followed."""
     if path.is_symlink():
-        raise ConfigError("is a symbolic link", where=str(path))
+        raise errors.ConfigError("is a symbolic link", where=str(path))
     hint = f"Services come from a file {FILE}; --no-services continues without"
     return files.read(path, hint=hint if path.name == FILE else "")
 
@@ -238,8 +234,8 @@ def _names(folder: Path) -> Iterator[str]:
             yield path.relative_to(folder).as_posix()
 
 
-def _unreadable(error: UnreadableText) -> Problem:
-    return Problem(error.origin, error.code, error.message, error.hint)
+def _unreadable(error: UnreadableText) -> errors.Problem:
+    return errors.Problem(error.origin, error.code, error.message, error.hint)
 
 
 @dataclass(slots=True)
@@ -270,13 +266,13 @@ class _Kinds:
     async def _find(self, api_version: str, name: str) -> Kind:
         group, _, version = api_version.rpartition("/")
         for plural in (*_plurals(name), *await self._plurals_in(group)):
-            with contextlib.suppress(NotServed):
+            with contextlib.suppress(errors.NotServed):
                 kind = await self.cluster.kind(group, version, plural)
                 if kind.kind == name:
                     return kind
         absent = Kind(group, version, name, "")
         message = f"{self.cluster.name} does not serve {name} in {api_version}"
-        raise NotServed(message, ref=Ref(self.cluster.name, absent, "", ""), verb="get")
+        raise errors.NotServed(message, ref=Ref(self.cluster.name, absent, "", ""), verb="get")
 
     async def _plurals_in(self, group: str) -> list[str]:
         """Return the plurals of custom kinds, which may be anything."""
@@ -303,7 +299,7 @@ async def install(cluster: Cluster, role: Role) -> None:
 
 
 async def install_all(cluster: Cluster, manifests: Iterable[Manifest]) -> None:
-    await apply(cluster, [Written(one, Origin("klutchctl")) for one in manifests])
+    await apply(cluster, [Written(one, errors.Origin("klutchctl")) for one in manifests])
 
 
 async def apply(cluster: Cluster, objects: Sequence[Written], *, manager: str = _MANAGER) -> None:
@@ -337,9 +333,9 @@ async def _sticks(cluster: Cluster, kinds: _Kinds, pending: _Pending, manager: s
         if kind.namespaced and not m.namespace_of(manifest):
             manifest = m.put(manifest, "default", "metadata", "namespace")
         live = await cluster.apply(manifest, kind, manager=manager, force=True)
-    except ClusterError as error:
+    except errors.ClusterError as error:
         pending.reason = error.message
-        pending.refused = isinstance(error, Rejected)
+        pending.refused = isinstance(error, errors.Rejected)
         return False
     missing = _missing_conditions(kind, live)
     pending.reason = f"is not {' and '.join(missing)}"
@@ -365,13 +361,13 @@ def _plurals(kind: str) -> tuple[str, ...]:
     return (f"{word[:-1]}ies",) if word.endswith("y") else (f"{word}s",)
 
 
-def _failed(cluster: Cluster, pending: Sequence[_Pending], seconds: float) -> HostError:
+def _failed(cluster: Cluster, pending: Sequence[_Pending], seconds: float) -> errors.HostError:
     lines = [
         f"\n  {one.written.origin}: {m.get_text(one.written.manifest, 'kind')}"
         f" {m.name_of(one.written.manifest)}: {one.reason}"
         for one in pending
     ]
-    return HostError(
+    return errors.HostError(
         f"{cluster.name} has not taken {len(pending)} objects after {seconds:.0f} s:"
         + "".join(lines),
         hint="Mend the files and run the command again; read the logs of the services",

@@ -15,16 +15,8 @@ from reconciler.apply import Outcome, Status
 from reconciler.apply.patches import Decide, Stale
 from reconciler.blueprints import objects as spaces
 from reconciler.controller.fence import WriteFence
-from reconciler.core import field_set, keys, names, server_side_apply
+from reconciler.core import errors, field_set, keys, names, server_side_apply
 from reconciler.core.decision import modification
-from reconciler.core.errors import (
-    AlreadyExists,
-    ConfigError,
-    Conflict,
-    Missing,
-    Replaced,
-    Unreachable,
-)
 from reconciler.core.field_set import created_to_applied
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, get_text, put, ref_of, resource_version_of, uid_of
@@ -71,9 +63,9 @@ class ClusterWriter:
                 return await self.fence.write(
                     lambda: self.cluster.create(manifest, kind, manager=keys.MANAGER_CLI)
                 )
-            except AlreadyExists:
+            except errors.AlreadyExists:
                 return None
-            except Unreachable as error:
+            except errors.Unreachable as error:
                 if error.outcome_unknown and (made := await self.cluster.get(ref)) is not None:
                     return made if keys.MANAGER_CLI in field_set.managers_of(made) else None
                 if pause is None:
@@ -138,9 +130,9 @@ class ClusterWriter:
         for _ in range(_TRIES):
             try:
                 return await attempt()
-            except (Replaced, Missing) as error:
+            except (errors.Replaced, errors.Missing) as error:
                 raise Stale(f"{ref.object} was deleted or made again in the meantime") from error
-            except Conflict:
+            except errors.Conflict:
                 await asyncio.sleep(0)
         raise Stale(f"others keep writing to {ref.object}")
 
@@ -149,7 +141,7 @@ class ClusterWriter:
         for pause in RETRY_PAUSES:
             try:
                 return await self.fence.write(call)
-            except Unreachable:
+            except errors.Unreachable:
                 await self.fence.pause(pause)
         return await self.fence.write(call)
 
@@ -296,5 +288,5 @@ def _address(live: Manifest | None) -> Address | None:
     encoded = get_text(live or {}, "data", names.KUBECONFIG)
     try:
         return address_of(from_secret(base64.b64decode(encoded), name=names.KUBECONFIG, environ={}))
-    except (ConfigError, ValueError):
+    except (errors.ConfigError, ValueError):
         return None

@@ -16,18 +16,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from reconciler.blueprints import cel
-from reconciler.core import keys
+from reconciler.core import keys, manifest
 from reconciler.core.keys import KLUTCH_GROUP
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    drop,
-    get,
-    get_map,
-    get_text,
-    put,
-)
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -68,12 +58,12 @@ class Opening:
 CLOSED: Final = Opening()
 
 
-def opening(live: Manifest) -> Opening:
+def opening(live: manifest.Manifest) -> Opening:
     """Return the opening of a template, or of an export, which keeps that of its template."""
     return Opening(_words(live, keys.OPEN_MACHINERY), _words(live, keys.COMPOSITIONS))
 
 
-def paths(version: Manifest, opened: Opening) -> Sequence[Path]:
+def paths(version: manifest.Manifest, opened: Opening) -> Sequence[Path]:
     """Return the paths of the fields that a version of a CRD has and its export leaves out.
 
     A kind is Crossplane's if a composition can be selected in its schema.
@@ -87,7 +77,7 @@ def paths(version: Manifest, opened: Opening) -> Sequence[Path]:
     return [(*place, name) for name in sorted(known - stays)]
 
 
-def narrowed(version: Manifest, opened: Opening) -> Manifest:
+def narrowed(version: manifest.Manifest, opened: Opening) -> manifest.Manifest:
     """Return a version of a CRD as its export has it: without these fields.
 
     Nothing is left that names them: rules, columns, lists of what is required.
@@ -98,7 +88,7 @@ def narrowed(version: Manifest, opened: Opening) -> Manifest:
     if left and opened.compositions:
         names = sorted(opened.compositions)
         place = (*_SCHEMA, *_steps((*left[0][:-1], REF, "name")), "enum")
-        version = put(version, names, *place)
+        version = manifest.put(version, names, *place)
     return version
 
 
@@ -106,11 +96,11 @@ def texts(found: Iterable[Path]) -> str:
     return ",".join(sorted({".".join(path) for path in found}))
 
 
-def left_out(export: Manifest | None) -> frozenset[Path]:
+def left_out(export: manifest.Manifest | None) -> frozenset[Path]:
     return frozenset(tuple(one.split(".")) for one in _words(export or {}, keys.LEFT_OUT))
 
 
-def marks(resource: str, export: Manifest) -> Sequence[str]:
+def marks(resource: str, export: manifest.Manifest) -> Sequence[str]:
     """Return the rights of an account to the machinery of an exported kind, as names for its role.
 
     As names of objects that cannot be: `RESOURCE:PLACE` says that the machinery is there, and that
@@ -126,8 +116,8 @@ def marks(resource: str, export: Manifest) -> Sequence[str]:
     return [f"{resource}:{name}" for name in sorted(marked)]
 
 
-def _words(live: Manifest, key: str) -> frozenset[str]:
-    text = annotations_of(live).get(key, "")
+def _words(live: manifest.Manifest, key: str) -> frozenset[str]:
+    text = manifest.annotations_of(live).get(key, "")
     return frozenset(filter(None, (one.strip() for one in text.split(","))))
 
 
@@ -136,32 +126,38 @@ def _steps(path: Path) -> Path:
     return tuple(step for name in path for step in ("properties", name))
 
 
-def _properties(version: Manifest, place: Path) -> Manifest:
-    return get_map(version, *_SCHEMA, *_steps(place), "properties")
+def _properties(version: manifest.Manifest, place: Path) -> manifest.Manifest:
+    return manifest.get_map(version, *_SCHEMA, *_steps(place), "properties")
 
 
-def _without(version: Manifest, path: Path) -> Manifest:
+def _without(version: manifest.Manifest, path: Path) -> manifest.Manifest:
     named = re.compile(rf"\b{re.escape(path[-1])}\b")
-    version = drop(version, *_SCHEMA, *_steps(path))
+    version = manifest.drop(version, *_SCHEMA, *_steps(path))
     for depth in range(len(path)):
         above = (*_SCHEMA, *_steps(path[:depth]))
         rules = (*above, "x-kubernetes-validations")
-        version = _kept(version, rules, lambda rule: not named.search(get_text(rule, "rule")))
+        version = _kept(
+            version, rules, lambda rule: not named.search(manifest.get_text(rule, "rule"))
+        )
     required = (*_SCHEMA, *_steps(path[:-1]), "required")
     version = _kept(version, required, lambda name: name != path[-1])
     column = f".{'.'.join(path)}"
     columns = ("additionalPrinterColumns",)
     return _kept(
-        version, columns, lambda one: not f"{get_text(one, 'jsonPath')}.".startswith(f"{column}.")
+        version,
+        columns,
+        lambda one: not f"{manifest.get_text(one, 'jsonPath')}.".startswith(f"{column}."),
     )
 
 
-def _kept(version: Manifest, place: Path, stays: Callable[[JSON], bool]) -> Manifest:
+def _kept(
+    version: manifest.Manifest, place: Path, stays: Callable[[manifest.JSON], bool]
+) -> manifest.Manifest:
     """Return the version with those items of an array that stay, where it has the array."""
-    items = get(version, *place)
+    items = manifest.get(version, *place)
     if not isinstance(items, list | tuple):
         return version
-    return put(version, [one for one in items if stays(one)], *place)
+    return manifest.put(version, [one for one in items if stays(one)], *place)
 
 
 _CHOICE: Final = (REF, SELECTOR)

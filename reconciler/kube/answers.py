@@ -20,19 +20,7 @@ from typing import Final
 
 import orjson
 
-from reconciler.core.errors import (
-    AlreadyExists,
-    ClusterError,
-    Conflict,
-    Expired,
-    Forbidden,
-    Missing,
-    NotServed,
-    Rejected,
-    Replaced,
-    Unauthorized,
-    Unreachable,
-)
+from reconciler.core import errors
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -48,9 +36,9 @@ from reconciler.core.secret import HIDDEN, scrub
 from reconciler.kube.requests import JSON_PATCH, Request
 
 
-def garbled(request: Request, message: str) -> Unreachable:
+def garbled(request: Request, message: str) -> errors.Unreachable:
     """Return the error for a success that does not answer the request."""
-    return Unreachable(
+    return errors.Unreachable(
         f"{message}: is this a Kubernetes API server?",
         ref=request.ref,
         verb=request.verb,
@@ -113,7 +101,7 @@ def kind(answer: Manifest, request: Request) -> Kind:
                 namespaced=get_bool(resource, "namespaced"),
             )
     message = f"the cluster does not serve {asked.resource}/{asked.version}"
-    raise NotServed(message, ref=request.ref, verb=request.verb)
+    raise errors.NotServed(message, ref=request.ref, verb=request.verb)
 
 
 def versions(answer: Manifest, request: Request) -> Sequence[str]:
@@ -135,19 +123,19 @@ _OTHER_UID: Final = re.compile(
 )
 # Server-side apply of what is not in the schema: kube-apiserver calls that its own failure.
 _NOT_TYPED: Final = ("failed to create typed patch object", "failed to convert new object")
-_BY_STATUS: Final[dict[int, type[ClusterError]]] = {
-    401: Unauthorized,
-    403: Forbidden,
-    404: Missing,
-    409: Conflict,
-    410: Expired,
-    429: Unreachable,
+_BY_STATUS: Final[dict[int, type[errors.ClusterError]]] = {
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.Missing,
+    409: errors.Conflict,
+    410: errors.Expired,
+    429: errors.Unreachable,
 }
 
 
 def failure(
     request: Request, *, status: int, answer: Manifest | None, retry_after: float | None = None
-) -> ClusterError:
+) -> errors.ClusterError:
     """Return the error that an HTTP answer of 300 and above stands for.
 
     `answer` is the Status object in it, None where another server answered.
@@ -169,7 +157,7 @@ def failure(
         status=status,
         reason=reason,
         retry_after=retry_after,
-        outcome_unknown=status >= 500 and not request.repeatable and error is not Rejected,
+        outcome_unknown=status >= 500 and not request.repeatable and error is not errors.Rejected,
     )
 
 
@@ -182,51 +170,51 @@ def parse_status(body: bytes) -> Manifest | None:
     return answer if isinstance(answer, dict) and answer.get("kind") == "Status" else None
 
 
-def _foreign(status: int) -> tuple[type[ClusterError], str]:
+def _foreign(status: int) -> tuple[type[errors.ClusterError], str]:
     """Judge an answer that is not a Kubernetes Status: of a proxy, a gateway, another server."""
     if status == 401:
-        return Unauthorized, "HTTP 401"
+        return errors.Unauthorized, "HTTP 401"
     if status == 403:
-        return Forbidden, "HTTP 403"
+        return errors.Forbidden, "HTTP 403"
     if status == 404:
-        return NotServed, "nothing is served at this path"
+        return errors.NotServed, "nothing is served at this path"
     if status == 429 or status >= 500:
-        return Unreachable, f"HTTP {status}, not from a Kubernetes API server"
+        return errors.Unreachable, f"HTTP {status}, not from a Kubernetes API server"
     if status < 400:
-        return Unreachable, f"HTTP {status}: a redirect, not a Kubernetes API server"
-    return Rejected, f"HTTP {status}, not from a Kubernetes API server"
+        return errors.Unreachable, f"HTTP {status}: a redirect, not a Kubernetes API server"
+    return errors.Rejected, f"HTTP {status}, not from a Kubernetes API server"
 
 
-def _classify(request: Request, status: int, answer: Manifest) -> type[ClusterError]:
+def _classify(request: Request, status: int, answer: Manifest) -> type[errors.ClusterError]:
     reason = get_text(answer, "reason")
     if status == 409:
         return _conflict(reason, get_text(answer, "message"))
     if status == 422:
         return _invalid(request, answer)
     if status == 404 and not get_text(answer, "details", "name"):
-        return NotServed
+        return errors.NotServed
     if status == 500 and get_text(answer, "message").startswith(_NOT_TYPED):
-        return Rejected
+        return errors.Rejected
     if status in _BY_STATUS:
         return _BY_STATUS[status]
-    return Rejected if 400 <= status < 500 and status != 408 else Unreachable
+    return errors.Rejected if 400 <= status < 500 and status != 408 else errors.Unreachable
 
 
-def _conflict(reason: str, message: str) -> type[ClusterError]:
+def _conflict(reason: str, message: str) -> type[errors.ClusterError]:
     if reason == "AlreadyExists":
-        return AlreadyExists
+        return errors.AlreadyExists
     # Only the message distinguishes another uid from a stale version.
-    return Replaced if _OTHER_UID.search(message) else Conflict
+    return errors.Replaced if _OTHER_UID.search(message) else errors.Conflict
 
 
-def _invalid(request: Request, answer: Manifest) -> type[ClusterError]:
+def _invalid(request: Request, answer: Manifest) -> type[errors.ClusterError]:
     causes = get_maps(get_map(answer, "details"), "causes")
     if any(get_text(cause, "field") == "metadata.uid" for cause in causes):
-        return Replaced
+        return errors.Replaced
     has_test = b'"test"' in (request.body or b"")
     if request.content_type == JSON_PATCH and not causes and has_test:
-        return Conflict  # the server does not say whether it was the test
-    return Rejected
+        return errors.Conflict  # the server does not say whether it was the test
+    return errors.Rejected
 
 
 def _readable(request: Request, message: str) -> str:

@@ -15,16 +15,8 @@ from typing import Any, Final
 
 import orjson
 
+from reconciler.core import errors
 from reconciler.core.documents import weight
-from reconciler.core.errors import (
-    ClusterError,
-    HostError,
-    KlutchError,
-    NotServed,
-    Oversized,
-    Unauthorized,
-    Unreachable,
-)
 from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
 from reconciler.core.refs import LEASE, Kind, Ref
 from reconciler.kube import answers, limits, requests
@@ -91,7 +83,7 @@ class KubeCluster(Cluster):
             try:
                 body = await self._caller.call(request)
                 answer, memory = await self._caller.decode(body, request)
-            except Oversized as error:
+            except errors.Oversized as error:
                 if query.limit > 1:
                     query, growth = replace(query, limit=1), limits.FEW_MORE
                     continue
@@ -102,7 +94,7 @@ class KubeCluster(Cluster):
             items = answers.items(answer, request)
             if len(items) > self._limits.max_items:
                 message = f"answered more than {self._limits.max_items} objects to one call"
-                raise Oversized(message, ref=ref, verb=request.verb)
+                raise errors.Oversized(message, ref=ref, verb=request.verb)
             count, size = count + len(items), size + len(body)
             token = get_text(answer, "metadata", "continue")
             yield Listing(items, get_text(answer, "metadata", "resourceVersion"), memory)
@@ -110,7 +102,7 @@ class KubeCluster(Cluster):
                 return
             if size > self._limits.max_list or not items:
                 message = f"the list does not end (after {count} objects, {size} bytes)"
-                raise Unreachable(message, ref=ref, verb=request.verb)
+                raise errors.Unreachable(message, ref=ref, verb=request.verb)
             limit = limits.next_page(
                 at_most, items=len(items), memory=memory, page=self._limits.page, growth=growth
             )
@@ -135,7 +127,7 @@ class KubeCluster(Cluster):
             yield events
 
 
-def _page_of(found: Outline, excess: Oversized) -> dict[str, JSON]:
+def _page_of(found: Outline, excess: errors.Oversized) -> dict[str, JSON]:
     """Return a page with a stub of the one object on it. Raises `excess`."""
     version, token = (found.get(("metadata", part)) for part in ("resourceVersion", "continue"))
     return {
@@ -162,7 +154,7 @@ class Caller:
     async def call(self, request: Request) -> bytes:
         """Return the body of a successful answer."""
         if (look := current_look()) is not None and look.over:
-            raise Oversized(look.over, ref=request.ref, verb=request.verb)
+            raise errors.Oversized(look.over, ref=request.ref, verb=request.verb)
         if request.ref.kind == LEASE:
             # A lock that waits its turn behind the work that it guards is renewed too late.
             return await self._served(request)
@@ -193,7 +185,7 @@ class Caller:
     async def _served(self, request: Request) -> bytes:
         try:
             return await self._call(request)
-        except NotServed as error:
+        except errors.NotServed as error:
             unserved = error
         raise await self._confirmed(request, unserved)
 
@@ -211,7 +203,7 @@ class Caller:
                 chunks, refusal = await self._open(stack, request, auth, read_timeout)
             if refusal is not None:
                 error = _error(request, refusal)
-                if isinstance(error, NotServed):
+                if isinstance(error, errors.NotServed):
                     error = await self._confirmed(request, error)
                 raise error
             yield chunks
@@ -230,7 +222,7 @@ class Caller:
             return chunks, refusal
         except NoAnswer as error:
             failed = _error(request, error)
-        except KlutchError as error:
+        except errors.KlutchError as error:
             failed = _unusable(request, error)
         self.connectivity.failed()
         raise failed
@@ -268,7 +260,7 @@ class Caller:
         except NoAnswer as problem:
             self.connectivity.failed()
             return problem
-        except KlutchError as error:
+        except errors.KlutchError as error:
             self.connectivity.failed()
             failed = _unusable(request, error)
         else:
@@ -285,7 +277,7 @@ class Caller:
         else:
             self.connectivity.answered(took)
 
-    async def _confirmed(self, request: Request, unserved: NotServed) -> ClusterError:
+    async def _confirmed(self, request: Request, unserved: errors.NotServed) -> errors.ClusterError:
         """Return `unserved` where the cluster's own discovery agrees, else Unreachable.
 
         A bare 404 also comes from gateways and from API servers that are starting; taking
@@ -297,17 +289,17 @@ class Caller:
                 reason = "the path answers 404 although the cluster's discovery lists the kind"
             else:
                 message = f"the cluster does not serve {kind.resource}/{kind.version}"
-                return NotServed(message, ref=request.ref, verb=request.verb, status=404)
-        except ClusterError as error:
+                return errors.NotServed(message, ref=request.ref, verb=request.verb, status=404)
+        except errors.ClusterError as error:
             reason = f"404, and discovery does not confirm it: {error.message}"
-        return Unreachable(reason, ref=request.ref, verb=request.verb, status=404)
+        return errors.Unreachable(reason, ref=request.ref, verb=request.verb, status=404)
 
     async def _discovers(self, request: Request, kind: Kind) -> bool:
         """Ask for the kind's group version alone. Raises ClusterError where it is unclear."""
         path = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
         try:
             listed = await self._discover(request, path, "APIResourceList")
-        except NotServed:
+        except errors.NotServed:
             groups = await self._discover(request, "/apis", "APIGroupList")
             return any(
                 get_text(version, "groupVersion") == kind.api_version
@@ -329,12 +321,12 @@ class Caller:
 async def _credentials(request: Request, work: Awaitable[Auth]) -> Auth:
     try:
         return await work
-    except KlutchError as error:
+    except errors.KlutchError as error:
         failed = _unusable(request, error)
     raise failed
 
 
-def _error(request: Request, outcome: Answer | NoAnswer) -> ClusterError:
+def _error(request: Request, outcome: Answer | NoAnswer) -> errors.ClusterError:
     if isinstance(outcome, Answer):
         return failure(
             request,
@@ -342,9 +334,9 @@ def _error(request: Request, outcome: Answer | NoAnswer) -> ClusterError:
             answer=parse_status(outcome.body),
             retry_after=retry_after_of(outcome),
         )
-    kind = Unreachable
+    kind = errors.Unreachable
     if isinstance(outcome, Excess):
-        kind = Oversized
+        kind = errors.Oversized
         if (look := current_look()) is not None:
             look.over = outcome.message
     return kind(
@@ -355,12 +347,12 @@ def _error(request: Request, outcome: Answer | NoAnswer) -> ClusterError:
     )
 
 
-def _unusable(request: Request, error: KlutchError) -> ClusterError:
+def _unusable(request: Request, error: errors.KlutchError) -> errors.ClusterError:
     """Return the error of a call that could not even be prepared."""
-    if isinstance(error, HostError):
-        return Unreachable(str(error), ref=request.ref, verb=request.verb)
+    if isinstance(error, errors.HostError):
+        return errors.Unreachable(str(error), ref=request.ref, verb=request.verb)
     message = f"the credentials cannot be used: {error}"
-    return Unauthorized(message, ref=request.ref, verb=request.verb)
+    return errors.Unauthorized(message, ref=request.ref, verb=request.verb)
 
 
 def retry_after_of(answer: Answer) -> float | None:

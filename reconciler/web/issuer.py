@@ -5,15 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
 from reconciler.core.errors import KlutchError
-from reconciler.oidc.provider import (
-    KeySet,
-    Provider,
-    ProviderFault,
-    UnknownKey,
-    discovery_url,
-    keys_of,
-    provider_of,
-)
+from reconciler.oidc import provider as providers
 from reconciler.oidc.tokens import Claims
 from reconciler.web.outbound import Http, OutboundError, shown
 
@@ -110,7 +102,7 @@ class Issuer:
     ) -> None:
         self.issuer = issuer
         self._http = http
-        self._static = None if jwks is None else keys_of(jwks)
+        self._static = None if jwks is None else providers.keys_of(jwks)
         self._provider = Kept(self._fetch_provider, now=now)
         self._keys = Kept(self._fetch_keys, now=now)
 
@@ -119,17 +111,19 @@ class Issuer:
         """Why the last fetch failed; "" if it did not."""
         return self._provider.trouble or self._keys.trouble
 
-    async def provider(self) -> Provider:
+    async def provider(self) -> providers.Provider:
         """Return the issuer's description of itself. Raises OutboundError, ProviderFault."""
         if self._static is not None:
-            raise ProviderFault(f"{self.issuer}: its keys are given, and nothing is asked of it")
+            raise providers.ProviderFault(
+                f"{self.issuer}: its keys are given, and nothing is asked of it"
+            )
         return await self._provider.current()
 
-    async def keys(self) -> KeySet:
+    async def keys(self) -> providers.KeySet:
         """Return the keys that it signs with. Raises OutboundError, ProviderFault."""
         return await self._keys.current() if self._static is None else self._static
 
-    async def verified(self, check: Callable[[KeySet], Claims]) -> Claims:
+    async def verified(self, check: Callable[[providers.KeySet], Claims]) -> Claims:
         """Return the result of `check` on the keys; where one is unknown, on newer ones.
 
         Raises OutboundError, ProviderFault, and what `check` raises.
@@ -137,19 +131,21 @@ class Issuer:
         keys = await self.keys()
         try:
             return check(keys)
-        except UnknownKey:
+        except providers.UnknownKey:
             return check(await self._keys.newer(keys))
 
-    async def _fetch_provider(self) -> Provider:
-        return provider_of(await self._document(discovery_url(self.issuer)), issuer=self.issuer)
+    async def _fetch_provider(self) -> providers.Provider:
+        return providers.provider_of(
+            await self._document(providers.discovery_url(self.issuer)), issuer=self.issuer
+        )
 
-    async def _fetch_keys(self) -> KeySet:
+    async def _fetch_keys(self) -> providers.KeySet:
         provider = await self._provider.current()
         document = await self._document(provider.jwks_uri)
         try:
-            return keys_of(document)
-        except ProviderFault as fault:
-            raise ProviderFault(f"{shown(provider.jwks_uri)}: {fault}") from None
+            return providers.keys_of(document)
+        except providers.ProviderFault as fault:
+            raise providers.ProviderFault(f"{shown(provider.jwks_uri)}: {fault}") from None
 
     async def _document(self, url: str) -> bytes:
         answer = await self._http.get(url)

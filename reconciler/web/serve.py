@@ -39,22 +39,6 @@ from reconciler.web.connections import (
     defect_fields,
     nothing,
 )
-from reconciler.web.requests import (
-    NOWHERE,
-    Buckets,
-    Cookie,
-    Handler,
-    Noted,
-    Proxies,
-    RefusalPage,
-    Request,
-    RequestRefused,
-    Response,
-    Stream,
-    address_key,
-    address_of,
-    plain,
-)
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +52,7 @@ class Listening:
 
     address: tuple[str, int]
     tls: TlsFiles | None = None
-    proxies: Proxies = field(default_factory=Proxies)
+    proxies: requests.Proxies = field(default_factory=requests.Proxies)
     limits: Limits = field(default_factory=Limits)
     query: Callable[[str], Mapping[str, str]] = requests.query
 
@@ -76,10 +60,10 @@ class Listening:
 @asynccontextmanager
 async def served(
     listening: Listening,
-    handler: Handler,
+    handler: requests.Handler,
     *,
     clock: Callable[[], float] = time.monotonic,
-    refusal_page: RefusalPage = plain,
+    refusal_page: requests.RefusalPage = requests.plain,
 ) -> AsyncIterator[tuple[str, int]]:
     """Serve for as long as the block lasts; requests under way then have a few seconds more.
 
@@ -182,7 +166,7 @@ class _Protocol(RequestHandler):
         sentence = "the request cannot be read" if status < 500 else "internal error"
         if isinstance(exc, LineTooLong):
             status, sentence = 431, _TOO_LONG
-        answer = answer_of(Response(status, f"{sentence}\n".encode()))
+        answer = answer_of(requests.Response(status, f"{sentence}\n".encode()))
         answer.force_close()
         return answer
 
@@ -198,15 +182,15 @@ class _Answering:
 
     def __init__(
         self,
-        handler: Handler,
-        refusal_page: RefusalPage,
+        handler: requests.Handler,
+        refusal_page: requests.RefusalPage,
         listening: Listening,
         clock: Callable[[], float],
     ) -> None:
         self._handler, self._page, self._clock = handler, refusal_page, clock
         self._limits, self._proxies = listening.limits, listening.proxies
         self._query = listening.query
-        self._buckets = Buckets(self._limits.rate, self._limits.burst)
+        self._buckets = requests.Buckets(self._limits.rate, self._limits.burst)
         self._running: set[asyncio.Task[object]] = set()
         self._stopping = False
 
@@ -215,18 +199,18 @@ class _Answering:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         connection = cast("_Protocol", raw.protocol).connection
-        request, stream = Request(raw.method, "/", id=os.urandom(8).hex()), None
+        request, stream = requests.Request(raw.method, "/", id=os.urandom(8).hex()), None
         read: set[str] = set()
         try:
             if len(self._running) > self._limits.connections:  # of clients that have left, too
                 later = (("Retry-After", "1"),)
-                raise RequestRefused(503, "too busy: try again later", headers=later)
+                raise requests.RequestRefused(503, "too busy: try again later", headers=later)
             request = self._head(raw, request, read)
             connection.enter(Phase.BODY)
             request = replace(request, body=await _body_of(raw, self._limits))
             connection.enter(Phase.ANSWER)
             answer, stream = await self._handled(request)
-        except RequestRefused as refused:
+        except requests.RequestRefused as refused:
             page = self._page(request, refused.status, refused.sentence)
             answer = answer_of(page, refused.headers)
             if connection.phase is not Phase.ANSWER and refused.status != 429:
@@ -250,54 +234,60 @@ class _Answering:
                 task.cancel()
             await asyncio.wait(left)
 
-    def _head(self, raw: BaseRequest, request: Request, read: set[str]) -> Request:
+    def _head(
+        self, raw: BaseRequest, request: requests.Request, read: set[str]
+    ) -> requests.Request:
         """Return the request without its body, which notes in `read`. Raises RequestRefused."""
         fields = requests.headers(raw.headers.items())
-        peer = address_of(raw.remote or "") or NOWHERE
+        peer = requests.address_of(raw.remote or "") or requests.NOWHERE
         client = self._proxies.client(peer, fields.get("x-forwarded-for", ""))
-        if seconds := self._buckets.take(address_key(client), self._clock()):
+        if seconds := self._buckets.take(requests.address_key(client), self._clock()):
             later = (("Retry-After", str(math.ceil(seconds))),)
-            raise RequestRefused(429, "too many requests: try again later", headers=later)
+            raise requests.RequestRefused(429, "too many requests: try again later", headers=later)
         if sum(len(name) + len(value) for name, value in raw.raw_headers) > self._limits.head:
-            raise RequestRefused(431, _TOO_LONG)
+            raise requests.RequestRefused(431, _TOO_LONG)
         path, query = requests.target(raw._message.path)
         return replace(
             request,
             path=path,
             query=self._query(query),
-            headers=Noted(fields, read),
-            cookies=Noted(requests.cookies(fields.get("cookie", "")), read, "Cookie"),
+            headers=requests.Noted(fields, read),
+            cookies=requests.Noted(requests.cookies(fields.get("cookie", "")), read, "Cookie"),
             address=str(client),
             secure=raw.secure,
         )
 
-    async def _handled(self, request: Request) -> tuple[StreamResponse, Stream | None]:
+    async def _handled(
+        self, request: requests.Request
+    ) -> tuple[StreamResponse, requests.Stream | None]:
         """Return the handler's answer, in time. Raises RequestRefused."""
         try:
             async with asyncio.timeout(self._limits.answer_time) as limit:
                 response = await self._handler(request)
                 return answer_of(response), response.stream
-        except RequestRefused:
+        except requests.RequestRefused:
             raise
         except Exception as error:
             if limit.expired():
-                raise RequestRefused(503, f"no answer in time (request {request.id})") from None
+                raise requests.RequestRefused(
+                    503, f"no answer in time (request {request.id})"
+                ) from None
             fields = {"request": request.id, **defect_fields(error)}
             _log.error("a request could not be answered", extra=fields)
-            raise RequestRefused(500, f"internal error (request {request.id})") from None
+            raise requests.RequestRefused(500, f"internal error (request {request.id})") from None
 
 
 async def _body_of(raw: BaseRequest, limits: Limits) -> bytes:
     """Return the whole body. Raises RequestRefused where it is too large, too slow, or packed."""
     expected = raw.headers.get("Expect", "")
     if raw.headers.get("Transfer-Encoding", "chunked").strip().lower() != "chunked":
-        raise RequestRefused(501, "the transfer encoding is not supported")
+        raise requests.RequestRefused(501, "the transfer encoding is not supported")
     if raw.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-        raise RequestRefused(415, "compressed bodies are not supported")
+        raise requests.RequestRefused(415, "compressed bodies are not supported")
     if (raw.content_length or 0) > limits.body:
-        raise RequestRefused(413, _TOO_LARGE)
+        raise requests.RequestRefused(413, _TOO_LARGE)
     if expected and expected.strip().lower() != "100-continue":
-        raise RequestRefused(417, "the expectation is not known")
+        raise requests.RequestRefused(417, "the expectation is not known")
     body = bytearray()
     try:
         async with asyncio.timeout(limits.body_time):
@@ -307,11 +297,11 @@ async def _body_of(raw: BaseRequest, limits: Limits) -> bytes:
             while chunk := await raw.content.readany():
                 body += chunk
                 if len(body) > limits.body:
-                    raise RequestRefused(413, _TOO_LARGE)
+                    raise requests.RequestRefused(413, _TOO_LARGE)
     except TimeoutError:
-        raise RequestRefused(408, "the body of the request took too long") from None
+        raise requests.RequestRefused(408, "the body of the request took too long") from None
     except (ConnectionError, RequestPayloadError):
-        raise RequestRefused(400, "the body of the request cannot be read") from None
+        raise requests.RequestRefused(400, "the body of the request cannot be read") from None
     return bytes(body)
 
 
@@ -322,7 +312,7 @@ class _Raw(BaseRequest):
         response.headers.popall("Server", None)
 
 
-async def _send(stream: Stream, answer: StreamResponse, raw: BaseRequest) -> None:
+async def _send(stream: requests.Stream, answer: StreamResponse, raw: BaseRequest) -> None:
     """Send the parts until they end, or the client has left, or takes one for too long."""
     connection = cast("_Protocol", raw.protocol).connection
     await answer.prepare(raw)
@@ -338,7 +328,7 @@ async def _send(stream: Stream, answer: StreamResponse, raw: BaseRequest) -> Non
         connection.on_close = nothing
 
 
-def answer_of(response: Response, more: Iterable[tuple[str, str]] = ()) -> StreamResponse:
+def answer_of(response: requests.Response, more: Iterable[tuple[str, str]] = ()) -> StreamResponse:
     """Return a response as aiohttp sends it. Raises ValueError where it would split a header."""
     headers: CIMultiDict[str] = CIMultiDict()
     fields = (
@@ -357,7 +347,7 @@ def answer_of(response: Response, more: Iterable[tuple[str, str]] = ()) -> Strea
     return WireResponse(status=response.status, body=response.body, headers=headers)
 
 
-def _set_cookie(cookie: Cookie) -> str:
+def _set_cookie(cookie: requests.Cookie) -> str:
     """Return the header that sets or deletes a cookie. Raises ValueError."""
     if not _COOKIE.fullmatch(pair := f"{cookie.name}={cookie.value}"):
         raise ValueError("an answer contains a cookie that cannot be sent")

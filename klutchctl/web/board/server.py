@@ -41,16 +41,8 @@ from reconciler.reports import why
 from reconciler.reports.partial_plans import Target
 from reconciler.reports.why import Provenance
 from reconciler.watch.loop import States
+from reconciler.web import requests
 from reconciler.web.connections import Limits
-from reconciler.web.requests import (
-    Handler,
-    Proxies,
-    Request,
-    RequestRefused,
-    Response,
-    Router,
-    plain,
-)
 from reconciler.web.serve import Listening, served
 
 # Behind a proxy, all browsers have one address.
@@ -93,13 +85,13 @@ async def serving(
     await newest.begin()
     site = _Site(newest, explain, docs, now)
     own = frozenset(map(str.lower, hosts)) if hosts or is_loopback_name(address[0]) else None
-    router = Router(site.routes())
+    router = requests.Router(site.routes())
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: requests.Request) -> requests.Response:
         _check_host(request, own)
         return await router(request)
 
-    listening = Listening(address, None, Proxies(()), _LIMITS)
+    listening = Listening(address, None, requests.Proxies(()), _LIMITS)
     async with served(listening, answer, refusal_page=site.refusal) as where:
         following = asyncio.create_task(newest.follow())
         try:
@@ -110,12 +102,12 @@ async def serving(
             await asyncio.wait([following])
 
 
-def _check_host(request: Request, own: Collection[str] | None) -> None:
+def _check_host(request: requests.Request, own: Collection[str] | None) -> None:
     """Refuse names that are not ours. Raises RequestRefused."""
     host = request.headers.get("host", "").lower()
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     if own is not None and name not in own and not is_loopback_name(name):
-        raise RequestRefused(421, "this is not the site that was asked for")
+        raise requests.RequestRefused(421, "this is not the site that was asked for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +120,9 @@ class _Site:
     # Of 100,000 units it takes a second of the whole process: once for each version.
     documents: Made = field(default_factory=lambda: Made(time.monotonic, inf))
 
-    def routes(self) -> dict[str, dict[str, Handler]]:
+    def routes(self) -> dict[str, dict[str, requests.Handler]]:
         """Return the handler of each path, for GET and HEAD alone."""
-        handlers: dict[str, Handler] = {
+        handlers: dict[str, requests.Handler] = {
             "/": self._page(lambda index, _, query, now: overview(index, query, now)),
             "/clusters/{cluster}": self._page(
                 lambda index, parts, query, now: cluster(index, parts["cluster"], query, now)
@@ -144,15 +136,15 @@ class _Site:
         }
         return {path: {"GET": one, "HEAD": one} for path, one in handlers.items()}
 
-    def refusal(self, request: Request, status: int, sentence: str) -> Response:
+    def refusal(self, request: requests.Request, status: int, sentence: str) -> requests.Response:
         """Return a refusal: a page for people, a line for programs."""
         if status not in _PAGES or not request.wants_html:
-            return plain(request, status, sentence)
+            return requests.plain(request, status, sentence)
         page = refusal(self.newest.index, status, sentence, self.now())
-        return Response(status, rendering.html(page).encode(), _HTML, _FRESH)
+        return requests.Response(status, rendering.html(page).encode(), _HTML, _FRESH)
 
-    def _page(self, make: Make) -> Handler:
-        async def handler(request: Request) -> Response:
+    def _page(self, make: Make) -> requests.Handler:
+        async def handler(request: requests.Request) -> requests.Response:
             index, query = self.newest.index, _query(request)
             only = request.headers.get(_PART) == "live"
 
@@ -165,9 +157,11 @@ class _Site:
             key = request.path, astuple(query), only
             body = await self.made.get(index.version, key, rendered, request.address)
             if not body:
-                raise RequestRefused(404, "The fleet has nothing of this name, or not any more.")
+                raise requests.RequestRefused(
+                    404, "The fleet has nothing of this name, or not any more."
+                )
             part = ((_PART, "live"),) if only else ()
-            return Response(200, body, _HTML, (*_FRESH, *part))
+            return requests.Response(200, body, _HTML, (*_FRESH, *part))
 
         return handler
 
@@ -178,34 +172,36 @@ class _Site:
         key = parts["cluster"], parts["unit"]
         return unit(index, *key, now, explain=self.explain, docs=self.docs)
 
-    async def _document(self, request: Request) -> Response:
+    async def _document(self, request: requests.Request) -> requests.Response:
         index = self.newest.index
 
         def written() -> bytes:
             return status_document.dump_state(index.state, self.now()).encode()
 
         body = await self.documents.get(index.version, "", written, request.address)
-        return Response(200, body, "application/json", _FRESH)
+        return requests.Response(200, body, "application/json", _FRESH)
 
-    async def _events(self, request: Request) -> Response:
+    async def _events(self, request: requests.Request) -> requests.Response:
         del request
         if self.newest.full:
-            raise RequestRefused(503, "too many follow already: reload the page now and then")
-        return Response(200, b"", "text/event-stream", _FRESH, stream=self.newest.session)
+            raise requests.RequestRefused(
+                503, "too many follow already: reload the page now and then"
+            )
+        return requests.Response(200, b"", "text/event-stream", _FRESH, stream=self.newest.session)
 
 
-def _query(request: Request) -> Query:
+def _query(request: requests.Request) -> Query:
     try:
         return parse(request.query)
     except ConfigError as error:
-        raise RequestRefused(400, f"{error}.") from None
+        raise requests.RequestRefused(400, f"{error}.") from None
 
 
-async def _asset(request: Request) -> Response:
+async def _asset(request: requests.Request) -> requests.Response:
     asset = rendering.ASSETS.get(request.parts["name"])
     if asset is None:
-        raise RequestRefused(404, "there is nothing here")
-    return Response(200, asset.body, asset.content_type, _LASTING)
+        raise requests.RequestRefused(404, "there is nothing here")
+    return requests.Response(200, asset.body, asset.content_type, _LASTING)
 
 
 def reached_by_others(

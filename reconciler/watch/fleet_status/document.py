@@ -17,15 +17,8 @@ from reconciler.core.times import format_time, moment
 from reconciler.health.board import TROUBLED, ClusterHealth
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action
+from reconciler.watch import fleet_state
 from reconciler.watch.agenda import AGAIN
-from reconciler.watch.fleet_state import (
-    REMEMBERED,
-    FleetState,
-    RoundRecord,
-    SourceProblem,
-    SourceView,
-    Waiting,
-)
 from reconciler.watch.fleet_status.conditions import conditions_of, cut, short
 
 NOT_READ: Final = "NotRead"
@@ -43,7 +36,7 @@ class Trouble:
     since: datetime | None = None
 
 
-def troubles(state: FleetState) -> tuple[Trouble, ...]:
+def troubles(state: fleet_state.FleetState) -> tuple[Trouble, ...]:
     """Return the gravest trouble of each cluster that has any, by its name."""
     found: dict[str, Trouble] = {}
     for one in _all(state):
@@ -51,7 +44,7 @@ def troubles(state: FleetState) -> tuple[Trouble, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def _all(state: FleetState) -> Iterator[Trouble]:
+def _all(state: fleet_state.FleetState) -> Iterator[Trouble]:
     """Yield all troubles, the gravest first."""
     board = state.board
     beats = {one.name: one.since for one in board.clusters} if board else {}
@@ -94,7 +87,7 @@ _MESSAGE: Final = 300
 
 
 def status_of(
-    state: FleetState,
+    state: fleet_state.FleetState,
     now: datetime,
     *,
     before: Manifest | None = None,
@@ -128,7 +121,7 @@ def status_of(
     return {key: value for key, value in status.items() if value not in ("", [], {})}
 
 
-def tells_more(state: FleetState, before: Manifest) -> bool:
+def tells_more(state: fleet_state.FleetState, before: Manifest) -> bool:
     """Return whether a state has anything to add to the status that is there.
 
     A process that has just begun has looked at nothing yet. What the one before it found is better
@@ -141,7 +134,7 @@ def tells_more(state: FleetState, before: Manifest) -> bool:
     )
 
 
-def _summary(state: FleetState, counted: Counter[State]) -> dict[str, JSON]:
+def _summary(state: fleet_state.FleetState, counted: Counter[State]) -> dict[str, JSON]:
     revision, waits = short(cut(state.source.revision, _ID)), _waits(state.waiting)
     summary: dict[str, JSON] = {"revision": revision, "waiting": sum(waits.values())}
     if state.board is not None:
@@ -149,7 +142,7 @@ def _summary(state: FleetState, counted: Counter[State]) -> dict[str, JSON]:
     return summary
 
 
-def _source(source: SourceView) -> dict[str, JSON]:
+def _source(source: fleet_state.SourceView) -> dict[str, JSON]:
     fields = {
         "url": cut(source.url, _URL),
         "ref": cut(source.ref, _NAME),
@@ -160,7 +153,7 @@ def _source(source: SourceView) -> dict[str, JSON]:
     if source.looked.revision:
         looked = {"revision": source.looked.revision, "files": source.looked.tree}
         document["looked"] = {key: cut(value, _ID) for key, value in looked.items() if value}
-    if source.problem is SourceProblem.UNVERIFIED:
+    if source.problem is fleet_state.SourceProblem.UNVERIFIED:
         document["signature"] = {"status": "Unverified"}
     elif source.signature is not None:
         signer = {"type": source.signature.kind, "principal": cut(source.signature.signer, _NAME)}
@@ -170,7 +163,7 @@ def _source(source: SourceView) -> dict[str, JSON]:
     return document
 
 
-def _clusters(state: FleetState, found: Sequence[Trouble]) -> dict[str, JSON]:
+def _clusters(state: fleet_state.FleetState, found: Sequence[Trouble]) -> dict[str, JSON]:
     if state.fleet is None:
         return {}
     unread = state.waiting.unseen if state.board is None else state.board.unread
@@ -181,7 +174,7 @@ def _clusters(state: FleetState, found: Sequence[Trouble]) -> dict[str, JSON]:
     }
 
 
-def _plan(waiting: Waiting) -> dict[str, JSON]:
+def _plan(waiting: fleet_state.Waiting) -> dict[str, JSON]:
     """Return the waiting part of the plan, without its id where there is none."""
     if not waiting.lines:
         return {}
@@ -192,7 +185,7 @@ def _plan(waiting: Waiting) -> dict[str, JSON]:
     return plan
 
 
-def _waits(waiting: Waiting) -> dict[str, int]:
+def _waits(waiting: fleet_state.Waiting) -> dict[str, int]:
     """Count the lines that wait, by their obstacle."""
     guarded = sum(
         line.action is Action.BLOCKED
@@ -217,7 +210,7 @@ def _troubled(
     return rows
 
 
-def _history(rounds: Sequence[RoundRecord], before: Sequence[Manifest]) -> list[JSON]:
+def _history(rounds: Sequence[fleet_state.RoundRecord], before: Sequence[Manifest]) -> list[JSON]:
     """Return the last rounds, also those of processes before this one."""
     rows = [
         _round(
@@ -235,7 +228,7 @@ def _history(rounds: Sequence[RoundRecord], before: Sequence[Manifest]) -> list[
             texts = (get_text(one, key) for key in ("trigger", "revision", "result"))
             counts = (get_int(one, "done") or 0, get_int(one, "failed") or 0)
             rows.append(_round(format_time(at), texts, counts, get_text(one, "why")))
-    return [*rows[:REMEMBERED]]
+    return [*rows[: fleet_state.REMEMBERED]]
 
 
 def _round(at: str, texts: Iterable[str], counts: tuple[int, int], why: str) -> dict[str, JSON]:
