@@ -127,6 +127,7 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
         found = preflights.get(name)
         if cluster.suspended is not None:
             draft.changes.append(_whole(cluster, f"suspended: {cluster.suspended}", Action.NOOP))
+            draft.warnings.add(f"{name}/cluster: suspended: {cluster.suspended}")
         elif found is None:
             reason = "the cluster, or its control plane, could not be read"
             draft.changes += _each(wanted, reason, Action.UNKNOWN)
@@ -162,10 +163,9 @@ def _without_backend(plane: str, known: Mapping[Ref, Manifest | None], lease: Re
     if lease not in known:
         return set()
     look = leases.look_of(known[lease])
-    at = None if look is None else look.renewed_at
     problem = leases.NO_BACKEND
-    if look is not None and at is not None:
-        problem = leases.backend_stopped(look.namespace, at)
+    if look is not None and look.renewed_at is not None:
+        problem = leases.backend_stopped(look.namespace, look.renewed_at)
     return {f"control plane {plane}: {problem}; new bindings wait for it"}
 
 

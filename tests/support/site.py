@@ -48,8 +48,7 @@ def flags() -> Iterator[str]:
 
 
 def _help(name: str, run: Callable[[list[str]], int], words: list[str]) -> str:
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
         run([*words, "--help"])
     return f"## {name}\n\n```text\n{printed.getvalue().strip()}\n```\n"
 

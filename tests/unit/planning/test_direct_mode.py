@@ -308,6 +308,7 @@ def test_a_suspended_cluster_is_left_alone():
     plan = here.plan(scenes.shop(more=", suspend: {reason: moving}"))
     assert lines(plan) == []
     assert [one.reason for one in plan.changes] == ["suspended: moving"]
+    assert plan.warnings == ("shop/cluster: suspended: moving",)
 
 
 def test_a_swapped_kubeconfig_is_refused():
