@@ -156,8 +156,9 @@ class Informer:
 
         def reported() -> None:
             back.set()
-            if self._stream is not None and self.history != connectivity.history:
-                self._stream.reschedule(0)
+            if self.history != connectivity.history and (stream := self._stream) is not None:
+                self._stream = None  # one that ends cannot be ended again
+                stream.reschedule(0)
 
         unfollow = connectivity.follow(reported)
         try:
@@ -234,7 +235,8 @@ class Informer:
     def _require_order(self, version: str) -> None:
         """Raise Expired where the cluster was set back, for example to a backup."""
         if _precedes(version, self._version):
-            self._cluster.connectivity.set_back()
+            if self.history == self._cluster.connectivity.history:  # or another view noticed it
+                self._cluster.connectivity.set_back()
             raise Expired(_WENT_BACK, ref=self.ref, verb="watch")
 
     async def _list(self) -> None:
@@ -266,6 +268,8 @@ class Informer:
         watching = self._cluster.watch(
             self.ref, self._query, resource_version=self._version, read_timeout=self._silence
         )
+        if self.history != self._cluster.connectivity.history:  # by now
+            raise Expired(_WENT_BACK, ref=self.ref, verb="watch")
         try:
             async with asyncio.timeout(None) as self._stream, watching as events:
                 self._opened, self._trouble = time.monotonic(), ""
@@ -311,10 +315,9 @@ class Informer:
         Where one after the other breaks off before it sent anything, the next event may be what
         breaks them. A list goes around that.
         """
-        if isinstance(error, Expired):
-            return False
         broke_off = self._opened is not None and not self._flowed()
-        return not (broke_off and self._failures >= _BROKEN_WATCHES)
+        often = self._failures >= _BROKEN_WATCHES
+        return not (isinstance(error, Expired) or (broke_off and often))
 
 
 def pause(failures: int, *, asked: float | None, jitter: float) -> float:
@@ -333,7 +336,7 @@ def _precedes(version: str, place: str) -> bool:
     Numbers as servers write them, without leading zeros, are ordered by length, then as texts.
     """
     earlier = (len(version), version) < (len(place), place)
-    return earlier and (version + place).isascii() and (version + place).isdigit()
+    return earlier and (version + place).isascii() and version.isdigit() and place.isdigit()
 
 
 # What a view alone does not show. A decision that is made on a view alone is made twice: between a
@@ -375,7 +378,7 @@ class ReadYourWrites:
 
     def _newest(self, key: ObjectKey) -> Manifest | None:
         if self._history != self.view.history:
-            self._written, self._history = {}, self.view.history
+            self._written, self._deleted, self._history = {}, {}, self.view.history
         written = self._written.get(key) if self._written else None
         if written is not None:
             if not self.view.has_seen(resource_version_of(written)):

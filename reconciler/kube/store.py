@@ -311,12 +311,8 @@ class Store:
         before, after = change
         for position, on_change in self._on_change:
             had, has = before[position], after[position]
-            for value in had:
+            for value in had if has == had else dict.fromkeys((*had, *has)):
                 on_change(value)
-            if has != had:
-                for value in has:
-                    if value not in had:
-                        on_change(value)
 
 
 def _hold(index: dict[Value, _Holders], value: Value, key: ObjectKey) -> None:

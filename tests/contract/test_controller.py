@@ -66,16 +66,13 @@ async def test_a_leader_that_is_killed_in_an_apply_is_followed_by_one_that_ends_
             controller(scene, files, *OFTEN, kubeconfig=another.kubeconfig)
         )
 
-        async def created():
-            return await scene.at(scene.request)
-
         async def stands_by():
             return await second.get("/readyz") == (
                 503,
                 "another process is the leader, or its lease has not expired\n",
             )
 
-        await eventually(created)
+        await eventually(lambda: scene.at(scene.request))
         await eventually(stands_by)
         marks = scene.marks()
         assert await first.end(signal.SIGKILL) == -9

@@ -99,10 +99,7 @@ def written(marks):
 
 
 def is_bound(scene):
-    async def probe():
-        return await scene.at(scene.binding)
-
-    return eventually(probe, within=HOUR)
+    return eventually(lambda: scene.at(scene.binding), within=HOUR)
 
 
 async def test_an_hour_at_rest_is_renewals_of_one_lease_and_nothing_else(scene):

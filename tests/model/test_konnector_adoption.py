@@ -42,7 +42,7 @@ async def test_what_is_born_on_the_control_plane_comes_down_and_goes_from_here(
         await until(lambda: marked(account.there))
         await account.there.patch(READY, subresource="status")
         await until(account.is_ready)
-        await until(partial(bears, account.here, BOUND))
+        await until(lambda: equals(account.here.annotations(), BOUND))
         adopted = await account.here.read()
         assert adopted["spec"] == {"size": "1Gi"}
         assert adopted["metadata"]["labels"] == {"app.kubernetes.io/name": "orders"}
@@ -91,10 +91,6 @@ async def _is_empty(side: Side) -> bool:
 async def _names(side: Side) -> set[str]:
     found = await side.live.cluster.list(side.scene.offer.kind, namespace=side.namespace)
     return {name_of(one) for one in found.items}
-
-
-async def bears(side: Side, annotations: Any) -> bool:
-    return await equals(side.annotations(), annotations)
 
 
 async def marked(side: Side) -> bool:

@@ -79,16 +79,12 @@ async def test_an_app_namespace_that_is_absent_keeps_its_service_namespace(scene
             assert losses.deletes_since(scene.plane, mark) == []
             await losses.confirm(scene, keys.CONFIRM_ORPHANS, f"{resource},{scene.offer.name}")
             await until(lambda: lacks(many, "orders"))
-            await until(lambda: unmapped(scene))
+            await until(lambda: gone(scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)))
 
 
 async def mapping_is_marked(scene: Scene) -> bool:
     live = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
     return keys.ORPHANED in annotations_of(live or {"metadata": {}})
-
-
-async def unmapped(scene: Scene) -> bool:
-    return await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace) is None
 
 
 async def test_credentials_stay_where_copies_were_lost(scene: Scene) -> None:

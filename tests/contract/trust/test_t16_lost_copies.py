@@ -137,15 +137,11 @@ async def test_an_old_deletion_ends_no_copy_of_a_later_life(scene: Scene, case: 
         later = await new(scene.plane, {**made, "metadata": metadata}, kind, manager="restore")
         mark = scene.plane.audit.mark()
         async with konnector(scene.app.connection) as running:
-            await until(lambda: is_gone(scene))
+            await until(lambda: gone(scene.instance()))
             await until(lambda: is_orphan(scene))
             await settled(running)
             assert uid_of(await scene.copy() or {}) == uid_of(later)
             assert deletes_since(scene.plane, mark) == []
-
-
-async def is_gone(scene: Scene) -> bool:
-    return await scene.instance() is None
 
 
 async def is_orphan(scene: Scene) -> bool:

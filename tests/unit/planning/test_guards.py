@@ -136,10 +136,6 @@ def line_of(plan, unit):
     return found
 
 
-def verbs(change):
-    return [step.verb.value for step in change.steps]
-
-
 @pytest.mark.parametrize("mode", scenes.MODES)
 @pytest.mark.parametrize(
     ("policy", "action"),
@@ -206,7 +202,7 @@ def test_only_instances_that_were_known_go_with_their_unit(mode, prune, own, cou
     here.in_use["shop"] = {POSTGRES: count}
     documents = [scenes.plane(mode=mode), *[scenes.cluster()] * ("Leave" not in prune)]
     plan = here.plan(fleet(*documents, prune=f"{prune}, allowEmpty: true"))
-    found = verbs(line_of(plan, POSTGRES))
+    found = [step.verb.value for step in line_of(plan, POSTGRES).steps]
     assert ("delete-instances" in found) is goes
     assert (found[0] == "check-no-instances") is not goes
     assert "release-copies" in found, "those without an instance outlive the space"

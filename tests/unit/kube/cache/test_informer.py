@@ -13,6 +13,7 @@ from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.cluster import Connectivity, Listing, WatchEvent
 from reconciler.kube.informer import Informer, pause
 from reconciler.kube.requests import ListQuery
+from tests.support.churn import following
 from tests.support.eventually import eventually
 
 PAUSES = {
@@ -44,25 +45,31 @@ class Server:
     def __init__(self, *, forgets: bool = False) -> None:
         self.connectivity = Connectivity()
         self.turn = asyncio.Semaphore(0)
-        self.watched = ""
+        self.watched, self.version, self.ends, self.asked = "", "7", False, 0
         self._forgets = forgets
+
+    def allow(self, pages: int) -> None:
+        for _ in range(pages):
+            self.turn.release()
 
     async def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
         if not query.limit:
             yield Listing(objects("a", "b", "c"), "8")
             return
         for name in "abc":
+            self.asked += 1
             await self.turn.acquire()
             if name == "c" and self._forgets:
                 raise Expired("too old", ref=ALL, verb="list")
-            yield Listing(objects(name), "7")
+            yield Listing(objects(name), self.version)
 
     @asynccontextmanager
     async def watch(
         self, ref: Ref, query: ListQuery, *, resource_version: str, **how: Any
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         self.watched = resource_version
-        await asyncio.Event().wait()
+        if not self.ends:
+            await asyncio.Event().wait()
         yield nothing()
 
 
@@ -83,28 +90,45 @@ async def server() -> Server:
 
 
 async def test_a_list_counts_when_its_last_page_was_read(server: Any) -> None:
-    informer = Informer(server, CONFIG_MAP)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(informer.run())
-        server.turn.release()
-        server.turn.release()
+    async with following(informer := Informer(server, CONFIG_MAP)):
+        server.allow(2)
         await eventually(server.turn.locked)
         assert (informer.store.names("dev"), informer.synced) == ([], False)
-        server.turn.release()
-        await informer.wait_synced()
-        assert informer.store.names("dev") == ["a", "b", "c"]
+        server.allow(1)
         await eventually(lambda: server.watched == "7")
-        running.cancel()
+        assert (informer.store.names("dev"), informer.synced) == (["a", "b", "c"], True)
 
 
 async def test_pages_that_the_server_forgets_are_read_at_once() -> None:
     server: Any = Server(forgets=True)
-    informer = Informer(server, CONFIG_MAP)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(informer.run())
-        for _ in range(3):
-            server.turn.release()
-        await informer.wait_synced()
-        assert informer.store.names("dev") == ["a", "b", "c"]
+    async with following(informer := Informer(server, CONFIG_MAP)):
+        server.allow(3)
         await eventually(lambda: server.watched == "8")
-        running.cancel()
+        assert informer.store.names("dev") == ["a", "b", "c"]
+
+
+async def test_a_view_is_read_again_after_each_history_that_another_noticed(server: Any) -> None:
+    """Else all controllers of the cluster wait until the server ends its watch."""
+    async with following(informer := Informer(server, CONFIG_MAP)):
+        server.allow(1)
+        await eventually(server.turn.locked)
+        server.connectivity.set_back()
+        server.allow(5)
+        await eventually(lambda: (informer.history, server.watched) == (2, "7"), within=5)
+        for _ in range(4):  # while the watch ends, too
+            server.connectivity.set_back()
+            await asyncio.sleep(0)
+        server.allow(99)
+        await eventually(lambda: informer.history == 6, within=5)
+
+
+@pytest.mark.parametrize(("version", "history"), [("3", 2), ("", 1)], ids=["back", "unknown"])
+async def test_all_informers_notice_one_history(server: Any, version: str, history: int) -> None:
+    server.ends, informers = True, [Informer(server, CONFIG_MAP) for _ in range(3)]
+    async with following(informers[0]), following(informers[1]), following(informers[2]):
+        server.allow(9)
+        await eventually(lambda: server.asked == 12)
+        server.version = version
+        server.allow(99)
+        await eventually(lambda: min(one.restarts for one in informers) > 3)
+        assert {one.history for one in (*informers, server.connectivity)} == {history}

@@ -106,6 +106,9 @@ def test_one_that_came_again_is_not_being_deleted(view, recent):
     assert recent.get("ns", "a") == made(6, uid="v")
     view.shows(7, made(3))
     assert recent.get("ns", "a") == made(3)
+    recent.deleted("ns", "a", "3")
+    view.history += 1  # by a restore
+    assert recent.get("ns", "a") == made(3)
 
 
 def test_a_deletion_after_a_write(view, recent):
