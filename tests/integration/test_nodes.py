@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,12 +36,15 @@ from tests.support.quiet import Quiet
 from tests.support.shells import ran
 
 ROOT = Path(__file__).parents[2]
+FLEET = ROOT / "fleet-example"
+EXAMPLE = {str(one.relative_to(FLEET)): one.read_bytes() for one in FLEET.rglob("*.yaml")}
 PLANE, SHOP, OTHER, ANALYTICS, LAB = "cp-eu", "shop-eu-1", "shop-eu-2", "analytics-eu-1", "lab-1"
 BIND = "klutch-bind"
 USER = "65532"
 SPACE = "klutch-bind-lab-lab-1"  # of the AppClusterBinding lab/lab-1
 KONNECTOR = "registry.example.com/klutchctl/konnector:0.1.0"
-TRUST = "/etc/klutchctl/trust"
+ENV = "env:\n        - {{name: SSL_CERT_FILE, value: {}/ca.crt}}\n"
+GIT = "https://git.example.com/platform/fleet.git"
 LONG = 300.0
 # A fleet of its own, whose konnector klutch-bind deploys beside itself.
 LAB_FLEET = one_file(
@@ -126,15 +130,14 @@ class Nodes:
 
     async def applied(self) -> None:
         """Let the Job of the example apply its fleet, as a sync of Argo CD does, and one beside."""
-        await self.kubectl(PLANE, "delete", "namespace", "klutchctl", "--ignore-not-found")
+        folder = self.machine.home / "git"
         await self.kubectl(PLANE, "create", "namespace", "klutchctl")
-        access = f"--from-file=kubeconfig={self.kubeconfig}"
-        await self.kubectl(
-            PLANE, "-n", "klutchctl", "create", "secret", "generic", "fleet-access", access
-        )
-        await self.kubectl(PLANE, "apply", "-k", str(ROOT / "fleet-example"))
-        done = ("wait", "job/fleet", "--for=condition=complete", f"--timeout={LONG:.0f}s")
-        await self.kubectl(PLANE, "-n", "klutchctl", *done)
+        with self.pushed(folder, EXAMPLE) as (url, _):
+            await self.made("secret generic", "fleet-access", f"kubeconfig={self.kubeconfig}")
+            await self.made("secret generic", "fleet-git", f"{folder}/token", f"{folder}/ca.crt")
+            await self.apply("fleet-example/pipelines", {GIT: url, "env:\n": ENV.format("/git")})
+            done = ("wait", "job/fleet", "--for=condition=complete", f"--timeout={LONG:.0f}s")
+            await self.kubectl(PLANE, "-n", "klutchctl", *done)
         self.jobs[:] = (await self.get(PLANE, "-n", "klutchctl", "pods"))["items"]
         (self.machine.home / "lab").mkdir(exist_ok=True)
         (self.machine.home / "lab/fleet.yaml").write_text(LAB_FLEET)
@@ -142,28 +145,39 @@ class Nodes:
         answer = await self.machine.klutchctl(f"--kubeconfig={self.kubeconfig}", *lab)
         assert answer.code == 0, answer.out + answer.err
 
-    async def controlled(self, folder: Path, url: str) -> None:
+    async def controlled(self, at: Path, url: str) -> None:
         """Install the controller as its book says; what it mounts is in a folder, or our own."""
-        space, access = ("-n", "klutchctl", "create"), f"kubeconfig={self.kubeconfig}"
-        for kind, name, *mounted in (
-            ("secret generic", "klutchctl-kubeconfig", access),
-            ("secret generic", "klutchctl-git", f"token={folder}/token"),
-            ("configmap", "klutchctl-trust", f"{folder}/allowed_signers", f"{folder}/ca.crt"),
-        ):
-            held = (f"--from-file={one}" for one in mounted)
-            await self.kubectl(PLANE, *space, *kind.split(), name, *held)
-        deploy = ROOT / "klutchctl/deploy/controller"
-        text = await self.kubectl(PLANE, "kustomize", str(deploy))
-        for old, new in (
-            ("https://git.example.com/platform/fleet.git", url),
-            ("--fleet=prod", "--fleet=acme"),
-            ("env:\n", f"env:\n{8 * ' '}- {{name: SSL_CERT_FILE, value: {TRUST}/ca.crt}}\n"),
-        ):
+        await self.made("secret generic", "klutchctl-kubeconfig", f"kubeconfig={self.kubeconfig}")
+        await self.made("secret generic", "klutchctl-git", f"{at}/token")
+        await self.made("configmap", "klutchctl-trust", f"{at}/allowed_signers", f"{at}/ca.crt")
+        more = {"--fleet=prod": "--fleet=acme", "env:\n": ENV.format("/etc/klutchctl/trust")}
+        await self.apply("klutchctl/deploy/controller", {GIT: url, **more})
+        await self.available(PLANE, "klutchctl-controller", "klutchctl")
+
+    async def made(self, kind: str, name: str, *files: str) -> None:
+        """Make a Secret or ConfigMap of files beside the programs that read it."""
+        content = (f"--from-file={one}" for one in files)
+        await self.kubectl(PLANE, "-n", "klutchctl", "create", *kind.split(), name, *content)
+
+    async def apply(self, folder: str, changes: Mapping[str, str]) -> None:
+        """Apply what is shipped in a folder, with each of these texts exchanged."""
+        text = await self.kubectl(PLANE, "kustomize", str(ROOT / folder))
+        for old, new in changes.items():
             assert text.count(old) == 1
             text = text.replace(old, new)
-        (folder / "controller.yaml").write_text(text)
-        await self.kubectl(PLANE, "apply", "-f", str(folder / "controller.yaml"))
-        await self.available(PLANE, "klutchctl-controller", "klutchctl")
+        (self.machine.home / "shipped.yaml").write_text(text)
+        await self.kubectl(PLANE, "apply", "-f", str(self.machine.home / "shipped.yaml"))
+
+    @contextmanager
+    def pushed(self, folder: Path, files: Mapping[str, bytes], key: Any = None) -> Iterator[Any]:
+        """Serve a commit of these files to pods, with a token and a CA: yield URL and commit."""
+        repository = pygit2.init_repository(str(folder / "root/fleet.git"), bare=True)
+        commit = signing.signed_commit(repository, files, key)
+        host = self.running.network.gateway
+        with git_server.served(folder / "root", folder, host=host) as server:
+            server.token = "of-the-secret"
+            (folder / "token").write_text(server.token)
+            yield f"{server.url}/fleet.git", commit
 
     async def road(self, context: str, database: str) -> None:
         """Claim a database, and use it by the credentials that arrive."""
@@ -185,7 +199,7 @@ def furnished_nodes(
     for name in ("nodes", "services"):
         (cache / name).mkdir(parents=True, exist_ok=True)
         (machine.home / "cache/klutchctl" / name).symlink_to(cache / name)
-    shutil.copytree(ROOT / "fleet-example", machine.home / "fleet")
+    shutil.copytree(FLEET, machine.home / "fleet")
     (machine.home / "fleet/clusters/lab").mkdir()
     (machine.home / "fleet/clusters/lab/lab.yaml").write_text(cluster(LAB))
     images = machine.home / "images"
@@ -268,7 +282,7 @@ async def test_no_token_is_mounted_where_none_is_needed(nodes):
     assert nodes.jobs
     for job in nodes.jobs:
         mounted = {one["name"] for one in job["spec"]["containers"][0]["volumeMounts"]}
-        assert mounted == {"fleet", "access", "tmp"}
+        assert mounted == {"git", "access", "tmp"}
 
 
 async def test_namespaces_refuse_a_pod_with_more_rights(nodes):
@@ -304,22 +318,12 @@ async def test_work_goes_on_while_pods_are_deleted_rolled_and_drained(nodes):
 
 async def test_a_controller_keeps_the_fleet_as_signed_commits_say(nodes, tmp_path):
     """`klutchctl/deploy/controller`, with the repository and the fleet named in it."""
-    key = signing.ed25519()
-    example = ROOT / "fleet-example"
-    files = {str(one.relative_to(example)): one.read_bytes() for one in example.rglob("*.yaml")}
-    name, line = "clusters/analytics/analytics-eu-1.yaml", b"    overrides:\n"
-    files[name] = files[name].replace(
-        line, line + b"      env: [{name: SYNCED, value: yes it is}]\n"
-    )
-    repository = pygit2.init_repository(str(tmp_path / "root/fleet.git"), bare=True)
-    commit = signing.signed_commit(repository, files, key)
-    with git_server.served(
-        tmp_path / "root", tmp_path, host=nodes.running.network.gateway
-    ) as server:
-        server.token = "of-the-secret"
-        (tmp_path / "token").write_text(server.token)
-        (tmp_path / "allowed_signers").write_text(f"{signing.ALICE} {key.line}\n")
-        await nodes.controlled(tmp_path, f"{server.url}/fleet.git")
+    key, name = signing.ed25519(), "clusters/analytics/analytics-eu-1.yaml"
+    line, more = b"    overrides:\n", b"      env: [{name: SYNCED, value: yes it is}]\n"
+    files = {**EXAMPLE, name: EXAMPLE[name].replace(line, line + more)}
+    (tmp_path / "allowed_signers").write_text(f"{signing.ALICE} {key.line}\n")
+    with nodes.pushed(tmp_path, files, key) as (url, commit):
+        await nodes.controlled(tmp_path, url)
 
         async def synced() -> bool:
             made = await nodes.get(ANALYTICS, "-n", BIND, "deployment/konnector")

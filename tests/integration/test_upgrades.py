@@ -9,10 +9,10 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
@@ -46,6 +46,7 @@ from tests.support.steady_load import (
 
 CLAIMS: Final = 500
 NEWER: Final = "0.1.1"
+FORCED: Final = "--force-conflicts"
 REGISTRY: Final = "registry.example.com/klutchctl"
 ANSWERS: Final = 50  # between two rollouts
 WITHIN: Final = 600.0
@@ -78,21 +79,15 @@ class Release:
 
     async def upgrade(self, *more: str) -> None:
         """Install it, or upgrade it, and wait until all pods are as it says."""
-        file = self.home / f"{self.name}.yaml"
+        file = self.home / f"{self.name}-services.yaml"
         file.write_text(yaml.safe_dump({"services": [*self.services]}))
-        way = (
-            "upgrade",
-            "--install",
-            "--create-namespace",
-            "--take-ownership",
-            "--force-conflicts",
-        )
+        way = ("upgrade", "--install", "--create-namespace", "--take-ownership", FORCED)
         values = (helm.given(self.home, self.chart), f"--values={file}")
         await self._helm(*way, self.name, str(self.chart), *values, *more)
 
     async def roll_back(self) -> None:
         """Bring back its first revision, and wait for that."""
-        await self._helm("rollback", "--force-conflicts", self.name, "1")
+        await self._helm("rollback", FORCED, self.name, "1")
 
     async def _helm(self, *arguments: str) -> None:
         where = ("--kubeconfig", str(self.live.kubeconfig), "--kube-context", self.live.context)
@@ -139,10 +134,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def members(
+def nodes(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program, Path]
-) -> Iterator[tuple[Any, Any]]:
-    """A control plane and an app cluster with nodes, and where they are."""
+) -> Iterator[running.Nodes]:
+    """A control plane and an app cluster with nodes."""
     layout = layout_of("upgrades", state_home=tmp_path_factory.mktemp("state"))
     plan = lifecycle.Plan(programs, tuning=clusters.TUNING)
     images = {
@@ -150,15 +145,16 @@ def members(
         for name in ("klutch-bind", "konnector")
         for tag, file in (("0.1.0", ""), (NEWER, "-newer"))
     }
-    with running.sandbox(layout, app_clusters(1), plan, images) as nodes:
-        yield layout, nodes.members
+    with running.sandbox(layout, app_clusters(1), plan, images) as made:
+        yield made
 
 
 @pytest.fixture
-async def both(members: tuple[Any, Any]) -> AsyncIterator[tuple[LiveCluster, LiveCluster]]:
+async def both(nodes: running.Nodes) -> AsyncIterator[tuple[LiveCluster, LiveCluster]]:
     """Both clusters, with nobody who works there."""
-    layout, found = members
-    plane, app = [await clusters.connect(layout, one) for one in found]
+    plane, app = [await clusters.connect(nodes.layout, one) for one in nodes.members]
+    reached = replace(plane.connection, server=f"https://{nodes.network.server(1)}")
+    plane = replace(plane, connection=reached)  # in kubeconfigs for pods
     async with plane.cluster, app.cluster:
         yield plane, app
 
