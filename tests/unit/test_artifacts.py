@@ -152,7 +152,7 @@ REFUSED = {
     "no digest": (["--artifact", "https://x.example/y"], 3, "it names no digest of SHA-256"),
     "no repository": (["--oci", f"ghcr.io/{HEX}"], 3, "HOST/REPOSITORY@sha256:DIGEST"),
     "a path out": (["--oci", f"ghcr.io/../x{HEX}"], 3, "HOST/REPOSITORY@sha256:DIGEST"),
-    "a password": (["--artifact", f"https://a:b@x.example/y{HEX}"], 3, "holds credentials"),
+    "a password": (["--artifact", f"https://a:b@x.example/y{HEX}"], 3, "contains credentials"),
     "metadata": (["--artifact", f"http://169.254.169.254/y{HEX}"], 1, "where no URL may lead"),
     "two places": (["--oci", f"x/y{HEX}", "--git", "https://x.example/y"], 64, "name one of them"),
     "a ref": (["--oci", f"x/y{HEX}", "--ref", "main"], 64, "neither --ref nor --base"),

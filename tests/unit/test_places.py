@@ -164,5 +164,5 @@ def test_a_url_with_a_password_is_refused_and_not_repeated(capsys):
     for command in ("validate", "plan", "apply", "status", "render", "drift"):
         assert main.run([command, "--git", "https://me:hunter2canary@git.example.com/f.git"]) == 64
         said = capsys.readouterr().err
-        assert "it holds a password" in " ".join(said.split())
+        assert "it contains a password" in " ".join(said.split())
         assert "hunter2canary" not in said

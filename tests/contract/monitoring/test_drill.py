@@ -32,7 +32,7 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.refs import SECRET
 from reconciler.fleet.values import UnitKey
 from reconciler.health.verdict import State
-from reconciler.kube.informer import Informer
+from reconciler.kube import cluster, informer
 from reconciler.planning.changes import Action, Tripped, UnseenCluster
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState, RoundResult, SourceProblem, Storm
@@ -132,8 +132,9 @@ class Place:
 async def place(tmp_path_factory):
     prometheus.found("prometheus")
     agent, controllers = Agent(), {name: Controller() for name in ("eu", "us", "ap")}
+    stub = SimpleNamespace(name="app-cluster", connectivity=cluster.Connectivity())
     for metrics in (agent.konnector, agent.bind, agent.osb):
-        metrics.watch(Informer(cast("Any", SimpleNamespace(name="app-cluster")), SECRET))
+        metrics.watch(informer.Informer(cast("Any", stub), SECRET))
         metrics.leading("lease", leads=True)
     registries = {name: one.meters.registry for name, one in controllers.items()}
     registries |= {"konnector": agent.konnector.registry, "klutch-bind": agent.bind.registry}
@@ -147,10 +148,8 @@ async def place(tmp_path_factory):
                 ("127.0.0.1", 0), metrics=partial(lambda same: same, registry)
             )
             _, ports[name] = stack.enter_context(serving)
-        served = prometheus.served(
-            tmp_path_factory.mktemp("prometheus"), MonitoringPorts(http, ports)
-        )
-        url = stack.enter_context(served)
+        folder = tmp_path_factory.mktemp("prometheus")
+        url = stack.enter_context(prometheus.served(folder, MonitoringPorts(http, ports)))
         client = await stack.enter_async_context(aiohttp.ClientSession())
         place = Place(url, client, controllers, agent)
         living = asyncio.create_task(place.lives())
