@@ -253,8 +253,8 @@ async def test_a_list_that_never_ends_is_stopped(proxy, cluster, namespace):
 
 async def test_an_answer_beyond_the_limit_is_not_read(proxy, control_plane, namespace):
     await fill(control_plane, namespace)
-    async with KubeCluster(proxy.connection, limits=Limits(max_body=500)) as small:
-        with pytest.raises(errors.Unreachable, match="answered more than 500 bytes"):
+    async with KubeCluster(proxy.connection, limits=Limits(max_body=100)) as small:
+        with pytest.raises(errors.Unreachable, match="answered more than 100 bytes"):
             await small.list(CONFIG_MAP, namespace=namespace)
 
 

@@ -299,7 +299,7 @@ async def test_a_watch_that_can_be_resumed_is_no_trouble(world, caplog, monkeypa
     monkeypatch.setattr(informers, "_WELL_AFTER", 0.0)
     async with churn.following(world.informer(silence=churn.SILENCE)) as informer:
         await world.shows(informer)
-        world.proxy.add(churn.WATCHES, end, at=Body(lines=1))
+        world.proxy.add(churn.WATCHES.first(3), end, at=Body(lines=1))
         for name in ("a", "b", "c"):
             await world.create(name)
             await world.shows(informer)
