@@ -318,7 +318,7 @@ class PairedSync(TaskSupervisor):
         return now - self._events.setdefault(place, now)
 
     def drop_event(self, place: ObjectKey) -> None:
-        """Leave an event out of the figures that waits for people, or needs no write."""
+        """Leave out of the figures an event that waits for people, or needs no write."""
         self._events.pop(place, None)
 
     def turn(self, place: ObjectKey) -> timedelta:
@@ -341,7 +341,7 @@ class PairedSync(TaskSupervisor):
         self._controller.enqueue(key)
 
     def _there_changed(self, app_namespace: str, name: str) -> None:
-        """Sync changes that come down first: a status is one request, and a create takes two."""
+        """Let changes that come down go first: a status is one request, a create takes two."""
         key = ObjectKey(app_namespace, name)
         self._note_event(key)
         self._controller.enqueue(key, AHEAD)

@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple, Required, Self, TypeAlias, TypedDict, Unpack
-from weakref import WeakKeyDictionary
 
 from reconciler.core.documents import cut, takes
 from reconciler.core.errors import Expired, Missing, oversized
@@ -76,7 +75,8 @@ class Connectivity:
         self.round_trip = 0.0  # seconds of a quick call lately
         self._last_date: tuple[str, float] | None = None  # its last Date, and our time then
         self.history = 1  # counts up where the server is set back, say to a backup
-        self._views = WeakKeyDictionary[object, int]()
+        self._former, self._viewed = set[object](), asyncio.Event()  # views of a former history
+        self._viewed.set()
 
     def note_date(self, text: str) -> None:
         """Note the header Date of an answer, which has whole seconds."""
@@ -123,12 +123,12 @@ class Connectivity:
 
     def viewed(self, view: object, history: int) -> None:
         """Note the history of a view; 0: it is not followed any more."""
-        self._views[view] = history
+        (self._former.discard if history in (0, self.history) else self._former.add)(view)
+        (self._viewed.clear if self._former else self._viewed.set)()
 
     async def wait_viewed(self) -> None:
         """Return once no view is of a former history: two of them prove nothing together."""
-        while any(one not in (0, self.history) for one in self._views.values()):  # noqa: ASYNC110 - rare
-            await asyncio.sleep(0.1)
+        await self._viewed.wait()
 
 
 class Port(ABC):
@@ -373,7 +373,7 @@ class ClusterWrapper(Cluster):
 
 
 class SharedReads:
-    """Sends one call for all that ask for the same in between; each answer is of a later call."""
+    """Joins equal reads of one moment into one call, sent after each of them was asked for."""
 
     def __init__(self, cluster: Reader) -> None:
         self._cluster = cluster

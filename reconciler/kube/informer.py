@@ -156,9 +156,10 @@ class Informer:
 
         def reported() -> None:
             back.set()
-            if self.history != connectivity.history and (stream := self._stream) is not None:
-                self._stream = None  # one that ends cannot be ended again
-                stream.reschedule(0)
+            if self.synced and self.history != connectivity.history:
+                connectivity.viewed(self, self.history)
+                if self._stream is not None and not self._stream.expired():
+                    self._stream.reschedule(0)
 
         unfollow = connectivity.follow(reported)
         try:

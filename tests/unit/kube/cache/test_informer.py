@@ -119,7 +119,8 @@ async def test_a_view_is_read_again_after_each_history_that_another_noticed(serv
             server.connectivity.set_back()
             await asyncio.sleep(0)
         server.allow(99)
-        await eventually(lambda: informer.history == 6, within=5)
+        await server.connectivity.wait_viewed()
+        assert informer.history == 6
 
 
 @pytest.mark.parametrize(("version", "history"), [("3", 2), ("", 1)], ids=["back", "unknown"])
