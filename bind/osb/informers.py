@@ -49,6 +49,10 @@ class InstanceKey(NamedTuple):
         return f"{self.kind}.{self.group} {self.namespace}/{self.name}"
 
 
+def key_of(kind: GeneratedKind, place: ObjectKey) -> InstanceKey:
+    return InstanceKey(kind.kind.group, kind.kind.kind, *place)
+
+
 class Informers(ClusterInformers):
     """The views of a control plane that klutch-osb needs, and those of generated kinds.
 
@@ -284,19 +288,14 @@ class Kinds:
                 self._brokers.enqueue(kind.broker)  # its condition reports unserved kinds
 
         store = self._informers.follow(kind, synced).view.store
-        group = kind.kind.group
         if not kind.is_binding:
-
-            def of_instance(key: ObjectKey) -> None:
-                self._enqueue(InstanceKey(group, kind.kind.kind, key.namespace, key.name))
-
-            store.subscribe_keys(of_instance)
+            store.subscribe_keys(lambda key: self._enqueue(key_of(kind, key)))
             return
 
         def of_binding(place: ObjectKey) -> None:
             for each in self._informers.kinds(kind.broker):
-                if each.kind.plural == kind.instances and each.kind.group == group:
-                    self._enqueue(InstanceKey(group, each.kind.kind, place.namespace, place.name))
+                if each.kind.plural == kind.instances and each.kind.group == kind.kind.group:
+                    self._enqueue(key_of(each, place))
 
         store.subscribe(INSTANCE, of_binding)
 
@@ -305,10 +304,8 @@ class Kinds:
         if kind is None or kind.is_binding:
             return
         recent = self._informers.claims.get(kind.kind)
-        places = [] if recent is None else recent.view.store.keys()
-        for place in places:
-            key = InstanceKey(kind.kind.group, kind.kind.kind, place.namespace, place.name)
-            self._enqueue(key)
+        for place in [] if recent is None else recent.view.store.keys():
+            self._enqueue(key_of(kind, place))
 
     def look_at_broker(self, broker: str) -> None:
         for kind in self._informers.kinds(broker):

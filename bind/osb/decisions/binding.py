@@ -301,7 +301,7 @@ def leave(seen: Seen) -> views.Next:
         return moves.finished(seen, (), ())
     for one in records:
         is_forgotten = one.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_FORGET
-        if is_forgotten or state.was_never_sent(one, seen.view.now):
+        if is_forgotten or one.was_never_sent(seen.view.now):
             return moves.of(seen, one).gone()
     if (reason := causes.delete_blocker(seen.view, seen.binding, undo="unbind")) is not None:
         return views.Next(state.of(seen, false=[reason], again=causes.looked_at_again(reason[0])))
@@ -331,7 +331,7 @@ def orphans(seen: Seen) -> views.Next:
     """Keep records without a claim, until somebody decides about them (law 1)."""
     records = sorted(seen.binding.records, key=lambda one: one.number)
     for one in records:
-        if state.was_never_sent(one, seen.view.now):
+        if one.was_never_sent(seen.view.now):
             return views.soon(record.deleted(one))
         if one.state not in (record.ORPHANED, record.RETAINED, record.LEAVING):
             return _orphaned(one)

@@ -8,7 +8,7 @@ from bind.osb.decisions import binding_state as state
 from bind.osb.decisions import causes, credentials, record
 from bind.osb.decisions.binding_state import Seen, circumstances, is_bound, target
 from bind.osb.decisions.record import Intent, Record
-from bind.osb.decisions.view import CLOSED, Next, begun, parameters_of, soon
+from bind.osb.decisions.view import BUSY, CLOSED, Next, begun, parameters_of, soon
 from reconciler.blueprints.offering import validation
 from reconciler.blueprints.offering.catalogue import Plan
 from reconciler.core import conditions, keys, manifest
@@ -79,8 +79,7 @@ def _hindrance(seen: Seen) -> Next | None:
     if (reason := not_ready(seen)) is not None:
         return Next(state.trouble(seen, *reason, again=CLOSED))
     if not seen.view.free:
-        message = "another operation of this instance is in progress"
-        return Next(state.trouble(seen, causes.BIND_WAITS, message))
+        return Next(state.trouble(seen, causes.BIND_WAITS, BUSY))
     match credentials.state(seen.binding, seen.current):
         case credentials.UNREAD:
             return Next(state.of(seen, again=CLOSED))
@@ -109,9 +108,8 @@ def not_ready(seen: Seen) -> tuple[Cause, str] | None:
         return causes.NO_BROKER_TO_BIND, f"there is no ServiceBroker {seen.binding.kind.broker}"
     if (problem := _unusable(seen)) or instance is None:
         return causes.BIND_WAITS, problem
-    if broker.catalogue is None or broker.closed:
-        why = broker.closed or "its catalogue was not read yet"
-        return causes.BIND_WAITS, f"ServiceBroker {broker.spec.name}: {why}"
+    if broker.unready:
+        return causes.BIND_WAITS, broker.unready
     if seen.view.place is None:
         return causes.BIND_WAITS, "it is not known yet in which app cluster the claim is"
     plan = seen.view.plan(instance.plan)

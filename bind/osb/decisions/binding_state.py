@@ -99,14 +99,6 @@ def is_bound(one: Record) -> bool:
     return one.state == record.PRESENT and one.sent is not None and bool(one.sent.secret)
 
 
-def was_never_sent(one: Record, now: datetime) -> bool:
-    """Return whether the broker surely has nothing of a record."""
-    if one.state != record.INTENDED or one.operation is not None:
-        return False
-    intent = one.intent
-    return intent is None or (not intent.tries and (bool(intent.closed) or intent.since > now))
-
-
 def is_still_bound(one: Record) -> bool:
     """Return whether a record leaves while the operation that made its binding may go on."""
     is_of_bind = one.intent is not None and one.intent.verb == "Bind"
@@ -129,8 +121,7 @@ def circumstances(seen: Seen, closed: str) -> str:
 
     "" where the catalogue counts and none was read.
     """
-    catalogue = seen.view.broker.catalogue if seen.view.broker is not None else None
-    offered = catalogue.digest if catalogue is not None else ""
+    offered = instance_state.catalogue(seen.view)
     if closed == record.REFUSED and not offered:
         return ""
     instance = seen.view.current

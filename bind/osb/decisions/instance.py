@@ -56,8 +56,6 @@ def _begin(view: views.InstanceView, live: Manifest) -> views.Next:
     target = state.wanted(view, None)
     if (refusal := _not_offered(view, target)) is not None:
         return refusal
-    if not view.free:
-        return _waits(view, causes.PENDING, "another operation of this instance is in progress")
     assert view.broker is not None
     uid = uid_of(live)
     new = Record(
@@ -111,8 +109,7 @@ def _not_offered(view: views.InstanceView, target: Sent) -> views.Next | None:
     broker = view.broker
     assert broker is not None
     if broker.catalogue is None:
-        why = broker.closed or "its catalogue was not read yet"
-        return _waits(view, causes.PENDING, f"ServiceBroker {broker.spec.name}: {why}")
+        return _waits(view, causes.PENDING, broker.unready)
     offering = view.offering
     if offering is None:
         message = f"the catalogue has no offering {view.kind.offering} any more"
@@ -123,9 +120,8 @@ def _not_offered(view: views.InstanceView, target: Sent) -> views.Next | None:
         return _blocked(view, causes.NOT_OFFERED, message)
     if problem := state.invalid(view, target, None):
         return _blocked(view, causes.INVALID, problem)
-    if broker.closed:
-        message = f"ServiceBroker {broker.spec.name}: {broker.closed}"
-        return _waits(view, causes.PENDING, message)
+    if broker.closed or not view.free:
+        return _waits(view, causes.PENDING, broker.unready or views.BUSY)
     return None
 
 
@@ -151,8 +147,6 @@ def _retry(view: views.InstanceView, current: Record) -> views.Next:
     target, closed = state.wanted(view, None), current.intent
     if (refusal := _not_offered(view, target)) is not None:
         return refusal
-    if not view.free:
-        return _waits(view, causes.PENDING, "another operation of this instance is in progress")
     tries = 1 if closed is None else min(closed.tries, 1)
     intent = Intent("Provision", view.now, target, tries)  # that it may be there is not forgotten
     made_at, asked = current.made_at, state.asked(view)
@@ -190,7 +184,7 @@ def _change(view: views.InstanceView, current: Record, target: Sent) -> views.Ne
     if problem := state.invalid(view, target, current.sent):
         return _blocked(view, causes.UPDATE_INVALID, problem, state.READY)
     if not view.free or view.broker.closed:
-        message = view.broker.closed or "another operation of this instance is in progress"
+        message = view.broker.closed or views.BUSY
         again = views.CLOSED if view.broker.closed else None
         return _blocked(view, causes.UPDATE_WAITS, message, state.READY, again)
     intent = Intent("Update", view.now, target)
@@ -228,14 +222,13 @@ def _leave(view: views.InstanceView, live: Manifest) -> views.Next:  # noqa: PLR
         return _end(view, current, views.deletion_of(live, view.now))
     if (reason := _delete_blocker(view, policy)) is not None:
         return _blocked(view, *reason, "Deleting", causes.looked_at_again(reason[0]))
-    if policy == RETAIN or _was_never_made(current):
+    if policy == RETAIN or current.was_never_sent(view.now):
         return views.Next(_let_go(view, lift, keeps=policy == RETAIN))
     for one in sorted(view.records, key=lambda each: each.number):
         if one.state == record.LEAVING:
             return InstanceMoves(view, one).remove()
     if not (view.free or current.is_open):
-        message = "another operation of this instance is in progress"
-        return _blocked(view, causes.NOT_DELETED, message, "Deleting")
+        return _blocked(view, causes.NOT_DELETED, views.BUSY, "Deleting")
     step = record.changed(current, state=record.LEAVING, intent=None, operation=None)
     return views.begun(current.id, step)
 
@@ -265,18 +258,6 @@ def _delete_blocker(view: views.InstanceView, policy: str) -> tuple[Cause, str] 
         return None
     names = sorted(manifest.name_of(one.live) for one in bound if one.live is not None)[:3]
     return causes.STILL_BOUND, f"{len(bound)} bindings are still there: {', '.join(names)}"
-
-
-def _was_never_made(current: Record) -> bool:
-    """Return whether the broker surely has nothing of a record: its first call was refused."""
-    intent = current.intent
-    return (
-        current.state == record.INTENDED
-        and current.made_at is None
-        and intent is not None
-        and intent.closed in (record.REFUSED, record.FAILED)
-        and not intent.tries
-    )
 
 
 def _let_go(view: views.InstanceView, lift: Step | None, *, keeps: bool) -> Decision:

@@ -66,12 +66,10 @@ class InstanceMoves(Moves):
         problem, intent, questions = self._why(outcome), self.one.intent, self.pause.questions
         url = outcome.dashboard_url if isinstance(outcome, Done) else ""
         match move:
-            case Move.DONE if self.one.state == record.PRESENT and intent is not None:
-                return self.now_as_wanted(intent.target, url)
             case Move.DONE if intent is not None:
-                return self._present(intent.target, url)
+                return self.now_as_wanted(intent.target, url)
             case Move.UNREAD if intent is not None:
-                return self._present(Sent(intent.target.plan), "", unread=True)
+                return self.now_as_wanted(Sent(intent.target.plan), "", unread=True)
             case Move.FORGET:
                 return self._forgotten()
             case Move.REREAD:
@@ -99,28 +97,29 @@ class InstanceMoves(Moves):
         url = outcome.dashboard_url if isinstance(outcome, outcomes.Accepted) else ""
         return replace(next_, decision=_with_dashboard(next_.decision, url))
 
-    def _present(self, sent: Sent, dashboard: str, *, unread: bool = False) -> views.Next:
-        """Have a record state that the instance is there, made with this."""
-        fields = {"state": record.PRESENT, "sent": sent, "plan": sent.plan, "operation": None}
-        step = record.changed(self.one, **fields, intent=None, made_at=self.now)
-        after = replace(self.one, **fields)  # type: ignore[arg-type]
-        true = [causes.PROVISIONED, *(() if unread else (causes.UP_TO_DATE,))]
-        decision = _with_dashboard(state.of(self.view, after, true=true), dashboard)
-        note = Note("Provisioned", f"the instance {self.one.instance} is there")
-        pause = views.Pause(checked=None if unread else self.now)
-        return self.next(decision, step, again=views.SOON, note=note, pause=pause)
+    def now_as_wanted(self, target: Sent, dashboard: str, *, unread: bool = False) -> views.Next:
+        """Have a record state that the broker has the target; `unread`: of which its plan is known.
 
-    def now_as_wanted(self, target: Sent, dashboard: str) -> views.Next:
-        """Have a record state that the broker has the wanted target."""
+        One that was made with it was read by that.
+        """
+        one, checked = self.one, self.pause.checked
         fields = {"sent": target, "plan": target.plan, "intent": None, "operation": None}
-        step = record.changed(self.one, **fields)
-        after = replace(self.one, **fields)  # type: ignore[arg-type]
-        healed = (causes.IN_SYNC,) if conditions.get(self.view.live, causes.IN_SYNC) else ()
-        true = [causes.PROVISIONED, causes.UP_TO_DATE, *healed]
-        decision = _with_dashboard(state.of(self.view, after, true=true), dashboard)
-        note = Note("Updated", f"{self.one.instance} was updated")
-        pause = views.Pause(checked=self.pause.checked)
-        return self.next(decision, step, again=views.SOON, note=note, pause=pause)
+        note = Note("Updated", f"{one.instance} was updated")
+        if one.state != record.PRESENT:
+            fields |= {"state": record.PRESENT, "made_at": self.now}
+            note = Note("Provisioned", f"the instance {one.instance} is there")
+            checked = None if unread else self.now
+        true = [causes.PROVISIONED, *(() if unread else (causes.UP_TO_DATE,))]
+        if not unread and conditions.get(self.view.live, causes.IN_SYNC):
+            true.append(causes.IN_SYNC)
+        decision = state.of(self.view, replace(one, **fields), true=true)  # type: ignore[arg-type]
+        return self.next(
+            _with_dashboard(decision, dashboard),
+            record.changed(one, **fields),
+            again=views.SOON,
+            note=note,
+            pause=views.Pause(checked=checked),
+        )
 
     def mitigated(self, problem: str) -> views.Next:
         """Have an instance deleted of which nobody knows whether it is whole.

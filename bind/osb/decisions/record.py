@@ -151,6 +151,19 @@ class Record:
         """Whether others of its instance wait for it."""
         return self.is_open and not self.is_late(now)
 
+    def was_never_sent(self, now: datetime) -> bool:
+        """Return whether the broker surely has nothing of it: no call was made, or all refused."""
+        intent = self.intent
+        if (
+            self.state != INTENDED
+            or intent is None
+            or self.operation
+            or self.made_at
+            or intent.tries
+        ):
+            return False
+        return bool(intent.closed) or intent.since > now
+
     @property
     def is_unstamped(self) -> bool:
         """Whether its object lacks the stamp of its broker, or of its term."""

@@ -63,6 +63,12 @@ class Broker:
     takes_over: bool = False
     moved: str = ""
 
+    @property
+    def unready(self) -> str:
+        """Why nothing new is asked of it, "" where it may be."""
+        why = self.closed or ("" if self.catalogue else "its catalogue was not read yet")
+        return why and f"ServiceBroker {self.spec.name}: {why}"
+
     def offering(self, kind: GeneratedKind) -> Offering | None:
         return self.catalogue.offering(kind.offering) if self.catalogue else None
 
@@ -236,6 +242,7 @@ class Next:
 
 NO_PAUSE: Final = Pause()
 CLOSED: Final = timedelta(seconds=30)  # until it is seen again whether a broker takes calls
+BUSY: Final = "another operation of this instance is in progress"
 SOON: Final = timedelta()  # look again at once: the next step of the same claim is due
 
 

@@ -74,13 +74,10 @@ class Previous:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
-    """Changes an instance. Without `plan`, `parameters` or `maintenance` those stay."""
+class Update(_OfInstance):
+    """Changes an instance. Without `parameters` or `maintenance` those stay."""
 
-    instance: str
-    service: str
     previous: Previous
-    plan: str = ""
     parameters: Mapping[str, JSON] | None = None
     context: Mapping[str, JSON] = field(default_factory=dict)
     maintenance: str = ""
@@ -229,16 +226,15 @@ def _ids(call: _OfInstance | _OfBinding) -> dict[str, str]:
 
 
 def _body(call: Provision | Update | Bind, version: Version) -> dict[str, JSON]:
-    body: dict[str, JSON] = {"service_id": call.service, "plan_id": call.plan}
-    match call:
-        case Provision():
-            body |= {"organization_guid": call.organization, "space_guid": call.space}
-            body |= {"parameters": call.parameters, **_maintenance(call.maintenance, version)}
-        case Update():
-            body |= {"parameters": call.parameters, **_maintenance(call.maintenance, version)}
-            body["previous_values"] = _previous(call, version)
-        case Bind():
-            body |= _binding(call, version)
+    body: dict[str, JSON] = {**_ids(call)}
+    if isinstance(call, Bind):
+        body |= _binding(call, version)
+    else:
+        body |= {"parameters": call.parameters, **_maintenance(call.maintenance, version)}
+    if isinstance(call, Provision):
+        body |= {"organization_guid": call.organization, "space_guid": call.space}
+    if isinstance(call, Update):
+        body["previous_values"] = _previous(call, version)
     if version >= (_BIND_CONTEXT if isinstance(call, Bind) else _CONTEXT):
         body["context"] = call.context or None
     return {key: value for key, value in body.items() if value is not None and value != ""}

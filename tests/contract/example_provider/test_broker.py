@@ -141,7 +141,7 @@ async def test_our_own_client_understands_every_answer(platform):
         assert logins[0] == logins[1]
         seen = await done(messages.FetchInstance(*about))
         assert (seen.plan, seen.maintenance) == (SMALL, "1.0.0")
-        await done(messages.Update(one, OFFERING, messages.Previous(SMALL), plan=BIG))
+        await done(messages.Update(one, OFFERING, BIG, messages.Previous(SMALL)))
         for call in (
             messages.Unbind(*bound),
             messages.Deprovision(*about),

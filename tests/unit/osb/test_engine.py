@@ -10,7 +10,7 @@ PUTS = {
     "Provision": messages.Provision("i", "s", "p", "o", "a"),
     "Bind": messages.Bind("i", "b", "s", "p"),
 }
-UPDATE = messages.Update("i", "s", messages.Previous("p"))
+UPDATE = messages.Update("i", "s", "p", messages.Previous("p"))
 DELETES = {
     "Deprovision": messages.Deprovision("i", "s", "p"),
     "Unbind": messages.Unbind("i", "b", "s", "p"),

@@ -34,7 +34,7 @@ TO_BIG = sent(BIG, maintenance="")
 CHANGED = claim(parameters={"a": 1})
 
 PUT = messages.Provision(UID, "service-1", "plan-s", "o", "s")
-PATCH = messages.Update(UID, "service-1", messages.Previous("plan-s"), plan="plan-b")
+PATCH = messages.Update(UID, "service-1", "plan-b", messages.Previous("plan-s"))
 DELETE = messages.Deprovision(UID, "service-1", "plan-s")
 GET = messages.FetchInstance(UID, "service-1", "plan-s")
 POLL = messages.LastOperation(UID, "service-1", "plan-s")

@@ -22,7 +22,7 @@ from reconciler.blueprints.offering.outcomes import (
 from reconciler.core.secret import Secret
 
 PUTS: Final = (messages.Provision("i", "s", "p", "o", "s"), messages.Bind("i", "b", "s", "p"))
-PATCH: Final = (messages.Update("i", "s", messages.Previous("p")),)
+PATCH: Final = (messages.Update("i", "s", "p", messages.Previous("p")),)
 DELETES: Final = (messages.Deprovision("i", "s", "p"), messages.Unbind("i", "b", "s", "p"))
 FETCHES: Final = (messages.FetchInstance("i", "s", "p"), messages.FetchBinding("i", "b", "s", "p"))
 POLLS: Final = (

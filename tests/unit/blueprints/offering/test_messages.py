@@ -12,10 +12,10 @@ from reconciler.core.secret import Secret
 CONTEXT = {"platform": "kubernetes", "namespace": "shop", "clusterid": "c1"}
 PROVISION = messages.Provision("i1", "s1", "p1", "org", "space", CONTEXT, {"size": 1}, "2.1.1")
 UPDATE = messages.Update(
-    "i1", "s1", messages.Previous("p1", "org", "space", "2.1.0"), "p2", {"size": 2}, CONTEXT
+    "i1", "s1", "p2", messages.Previous("p1", "org", "space", "2.1.0"), {"size": 2}, CONTEXT
 )
 UPGRADE = messages.Update(
-    "i1", "s1", messages.Previous("p1", maintenance="2.1.0"), maintenance="2.1.1"
+    "i1", "s1", "p1", messages.Previous("p1", maintenance="2.1.0"), maintenance="2.1.1"
 )
 BIND = messages.Bind("i1", "b1", "s1", "p1", "app", CONTEXT, {"ro": True})
 ROTATE = messages.Bind("i1", "b2", "s1", "p1", "app", CONTEXT, {"ro": True}, predecessor="b1")
@@ -75,6 +75,7 @@ WIRE = {
         "/v2/service_instances/i1?accepts_incomplete=true",
         {
             "service_id": "s1",
+            "plan_id": "p1",
             "maintenance_info": {"version": "2.1.1"},
             "previous_values": {
                 "service_id": "s1",
@@ -84,11 +85,12 @@ WIRE = {
         },
     ),
     "the parameters become none": (
-        messages.Update("i1", "s1", messages.Previous("p1"), parameters={}),
+        messages.Update("i1", "s1", "p1", messages.Previous("p1"), parameters={}),
         "PATCH",
         "/v2/service_instances/i1?accepts_incomplete=true",
         {
             "service_id": "s1",
+            "plan_id": "p1",
             "parameters": {},
             "previous_values": {"service_id": "s1", "plan_id": "p1"},
         },

@@ -114,9 +114,6 @@ PROVISION = messages.Provision(
 POLL = messages.LastOperation(UID, "service-1", "plan-small", Secret("task-1"))
 DELETE = messages.Deprovision(UID, "service-1", "plan-small")
 FETCH = messages.FetchInstance(UID, "service-1", "plan-small")
-UPDATE = messages.Update(
-    UID, "service-1", messages.Previous("plan-small"), parameters={"max_connections": 9}
-)
 SENT = Sent("plan-small", {"max_connections": 50})
 
 
