@@ -4,7 +4,6 @@ On a terminal an apply also shows, below its steps, a line for each cluster. Of 
 minor version adds fields, a major breaks.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from xml.etree import ElementTree
 from klutchctl.render import plan_rows, terminal
 from klutchctl.render.terminal import Style, visible, visible_lines
 from reconciler.apply import GOOD, Outcome, Report, Status
+from reconciler.core.documents import first_of
 from reconciler.core.errors import Problem
 from reconciler.core.times import format_time
 from reconciler.fleet.values import Fleet
@@ -136,7 +136,7 @@ def _blocked(changes: Sequence[Change]) -> list[str]:
         clusters.setdefault((row.subject, row.text, row.origin), []).append(visible(one.cluster))
     wide = max((len(subject) for subject, _, _ in clusters), default=0)
     return [
-        f"{subject:<{wide}}   {text}   in {terminal.few(names)}" + (f"   {place}" if place else "")
+        f"{subject:<{wide}}   {text}   in {first_of(names)}" + (f"   {place}" if place else "")
         for (subject, text, place), names in clusters.items()
     ]
 
@@ -151,9 +151,7 @@ def _columns(row: plan_rows.Row, wide: int) -> str:
 
 def as_json(report: Report) -> str:
     plan = report.plan
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
+    content = {
         "fleet": plan.fleet,
         "plan": plan.id,
         "revision": plan.revision,
@@ -169,7 +167,7 @@ def as_json(report: Report) -> str:
         ],
         "unseen": [{"name": one.name, "reason": one.reason} for one in plan.unseen],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return terminal.document(FORMAT, VERSION, content)
 
 
 def _subject(change: Change) -> dict[str, Any]:

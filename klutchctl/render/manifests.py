@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-import orjson
-
+from klutchctl.render import terminal
 from klutchctl.render.terminal import visible
 from reconciler.core.manifest import JSON
 from reconciler.fleet.values import Fleet
@@ -43,15 +42,9 @@ def as_text(fleet: Fleet, objects: Sequence[Wanted]) -> str:
 
 
 def as_json(fleet: Fleet, objects: Sequence[Wanted]) -> str:
-    document: dict[str, JSON] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "fleet": fleet.name,
-        "files": fleet.digest,
-        "revision": fleet.revision,
-        "objects": [_item(fleet, wanted) for wanted in objects],
-    }
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    facts = {"fleet": fleet.name, "files": fleet.digest, "revision": fleet.revision}
+    found = [_item(fleet, wanted) for wanted in objects]
+    return terminal.document(FORMAT, VERSION, {**facts, "objects": found})
 
 
 def _item(fleet: Fleet, wanted: Wanted) -> dict[str, JSON]:

@@ -1,8 +1,7 @@
 """Builds rows and sentences of a plan, without layout; the text formats lay them out.
 
-And what a pull request changes, as lines that are the same in all of these.
-
-Every string that leaves this module is on one line and fit for a terminal.
+And what a pull request changes, as lines that are the same in all of these. Every string that
+leaves this module is on one line and fit for a terminal.
 """
 
 import json
@@ -12,9 +11,10 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Final
 
-from klutchctl.render.terminal import few, in_order, plural, ranges, visible
+from klutchctl.render.terminal import in_order, plural, ranges, visible
 from reconciler.core import manifest
 from reconciler.core.decision import FieldChange, pointer
+from reconciler.core.documents import first_of
 from reconciler.core.errors import Origin
 from reconciler.core.live import plane_unseen
 from reconciler.core.manifest import JSON
@@ -173,7 +173,7 @@ def widened(plan: Plan) -> tuple[tuple[str, str], ...]:
         alike = (claim.binding, sentence, place(claim.origin))
         clusters[alike].append(claim.unit.cluster)
     return tuple(
-        (visible(binding), visible(f"{sentence} in {few(names)}{_GAP}{origin}".rstrip()))
+        (visible(binding), visible(f"{sentence} in {first_of(names)}{_GAP}{origin}".rstrip()))
         for (binding, sentence, origin), names in clusters.items()
     )
 
@@ -189,7 +189,7 @@ def tripped(plan: Plan) -> tuple[tuple[str, str], ...]:
         if one.message not in shown:
             clusters[one.guard, one.message] += one.clusters
     return tuple(
-        (visible(guard), visible(message + (f"{_GAP}in {few(names)}" if names else "")))
+        (visible(guard), visible(message + (f"{_GAP}in {first_of(names)}" if names else "")))
         for (guard, message), names in clusters.items()
     )
 
@@ -254,7 +254,7 @@ def reading(plan: Plan, seconds: float | None) -> tuple[str, str]:
         return read, ""
     names = [visible(one.name) for one in plan.unseen]
     why = f" ({visible(plan.unseen[0].reason)})" if len(names) == 1 else ""
-    return read, f"{len(names)} unreachable: {few(names)}{why}"
+    return read, f"{len(names)} unreachable: {first_of(names)}{why}"
 
 
 def summary(plan: Plan) -> str:
@@ -303,7 +303,7 @@ def edit_lines(against: Against) -> list[str]:
 def _edited(edit: Edit) -> str:
     if not edit.resource:
         return edit.kind
-    return visible(f"{edit.resource} in {few(edit.clusters)}")
+    return visible(f"{edit.resource} in {first_of(edit.clusters)}")
 
 
 _VALUE_SHOWN: Final = 120

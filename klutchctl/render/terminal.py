@@ -4,15 +4,16 @@ A pipeline's log is such a terminal: runners of GitHub, Forgejo and Azure take `
 `##vso[...]` anywhere in a line, and `::...` where one begins, as commands.
 """
 
-import json
 import logging
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
 from reconciler.core.decision import page_of
+from reconciler.core.documents import first_of
+from reconciler.core.manifest import indented
 
 # Control and format characters (escape sequences, line breaks, bidirectional overrides, zero
 # width), surrogates, private and unassigned characters, and the two Unicode line separators.
@@ -79,8 +80,8 @@ def paragraphs(blocks: Iterable[Iterable[str]]) -> str:
 
 
 def document(kind: str, version: str, content: Mapping[str, Any]) -> str:
-    """Return a JSON document: one object, and a newline."""
-    return json.dumps({"format": kind, "version": version, **content}, indent=2) + "\n"
+    """Return a JSON document: one object in ASCII, and a newline."""
+    return indented({"format": kind, "version": version, **content}).decode() + "\n"
 
 
 def folded(text: str, columns: int | None) -> str:
@@ -132,16 +133,7 @@ def ranges(names: Iterable[str], at: Mapping[str, int], *, most: int | None = No
         for run in runs
         for part in ([f"{run[0]} ... {run[-1]}"] if len(run) > NAMES_SHOWN else run)
     ]
-    more = len(shown) - (most or len(shown))
-    listed = ", ".join(shown[:most])
-    return visible(f"{listed} and {more} more" if more > 0 else listed)
-
-
-def few(names: Sequence[str]) -> str:
-    """Return the first names, and how many there are more."""
-    if len(names) <= NAMES_SHOWN:
-        return ", ".join(names)
-    return f"{', '.join(names[:NAMES_SHOWN])} and {len(names) - NAMES_SHOWN} more"
+    return visible(first_of(shown, most or len(shown)))
 
 
 class Lines(logging.Formatter):

@@ -82,14 +82,10 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Terminal:
+class Terminal(Lines):
     """A line that changes in place while a step runs."""
 
-    stream: IO[str]
-    color: bool
-
-    def note(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+    color: bool = False
 
     @contextmanager
     def step(self, text: str) -> Iterator[Callable[[str], None]]:

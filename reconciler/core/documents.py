@@ -6,6 +6,7 @@ know what a document is about.
 
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
@@ -109,3 +110,10 @@ def one_line(text: str) -> str:
     """Return a text on one line, without characters that steer a terminal or reverse the line."""
     plain = _STYLES.sub(" ", text)
     return " ".join("".join(one if one.isprintable() else " " for one in plain).split())
+
+
+def first_of(texts: Iterable[str], most: int = 3, *, comma: str = ", ") -> str:
+    """Return the first texts in a sentence, and how many there are more."""
+    every = list(texts)
+    more = f"{comma.strip(', ')} and {len(every) - most} more" if len(every) > most else ""
+    return comma.join(every[:most]) + more

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from reconciler.core.documents import first_of
 from reconciler.core.manifest import (
     Manifest,
     get,
@@ -42,7 +43,7 @@ _REVISION_REFS: Final = (  # of 1.20, and of 2.x
 )
 _BOOK: Final = 'the page "Upgrade Crossplane from 1.20 to 2.x"'
 _MOVE: Final = 'the page "From claims to composite resources"'
-_NAMED: Final = 10
+_listed: Final = partial(first_of, most=10)
 _SERVICE: Final = ("spec", "APIServiceSelector")
 _DEFAULTS: Final = ("defaultCompositionRef", "enforcedCompositionRef")
 _problem: Final = partial(problem, Check.CROSSPLANE)
@@ -279,8 +280,3 @@ def _unread(kinds: Collection[Kind]) -> Iterator[Finding]:
             "Allow it, as the printed rights do for Crossplane's own kinds. In an upgrade to 2.x a "
             f"composite resource on a revision without a pipeline loses what it composed: {_BOOK}",
         )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from reconciler.core.documents import first_of
 from reconciler.core.errors import ClusterError, ConfigError, Forbidden, Unauthorized, Unreachable
 from reconciler.core.live import Address, Unavailable, control_plane_ref_name
 from reconciler.fleet.values import Access, Fleet
@@ -267,9 +268,9 @@ def failed(errors: Sequence[ClusterError], access: Access, address: Address | No
     """
     refused = [error for error in errors if isinstance(error, Forbidden)]
     named = [f"{error.call}: {error.message}" for error in refused or errors[:1]]
-    more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     server = address.server if address else "the API server"
-    return Unavailable("; ".join(named[:_NAMED]) + more, _remedy(refused or errors, access, server))
+    reason = first_of(named, _NAMED, comma="; ")
+    return Unavailable(reason, _remedy(refused or errors, access, server))
 
 
 def defect(error: Exception) -> Unavailable:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core import keys, names
+from reconciler.core.documents import first_of
 from reconciler.core.live import ClusterState, Unavailable
 from reconciler.core.manifest import (
     Manifest,
@@ -22,8 +23,6 @@ from reconciler.core.refs import NAMESPACE, Kind
 from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.fleet.wanted import default_placement
 from reconciler.planning.placement import Blocked
-
-_EXAMPLES = 3  # of what tenants may write as many as they like, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +167,8 @@ def warnings(fleet: Fleet, planes: Mapping[str, ClusterState]) -> Iterator[str]:
             and labels_of(one).get(keys.CLUSTER) not in fleet.elsewhere
         )
         if found and name == min(documents):
-            more = f" and {len(found) - _EXAMPLES} more" if len(found) > _EXAMPLES else ""
             yield (
                 f"control plane {name}: left alone, for they have our labels and stand where the "
-                f"files keep no AppClusterBinding: {', '.join(found[:_EXAMPLES])}{more}; if only "
+                f"files keep no AppClusterBinding: {first_of(found)}; if only "
                 f"operators write there, label that Namespace {keys.FLEET}={fleet.name}"
             )

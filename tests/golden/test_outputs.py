@@ -69,9 +69,8 @@ def test_what_others_wrote_cannot_act_on_a_terminal(name):
     build, render = OUTPUTS[name]
     shown = render(build(values.HOSTILE))
     assert "evil" in shown
-    assert "\x1b" not in shown
-    assert "\u202e" not in shown or name.endswith("json")
     assert "\nnext" not in shown
+    assert all(line.isprintable() for line in shown.split("\n"))
 
 
 @pytest.mark.parametrize("name", [name for name in OUTPUTS if "color" in name])

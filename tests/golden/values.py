@@ -22,7 +22,7 @@ from reconciler.planning.changes import Action, Change, Plan, Tripped, UnseenClu
 from reconciler.reports.pr_diff import Against, Edit, Effect
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-HOSTILE = "\x1b[2J\u202eevil\nnext"
+HOSTILE = "\x1b[2J\x9b2J\u202eevil\nnext"
 
 
 def unit(cluster, state, reason="", message="", ago=timedelta(hours=3), last=None):

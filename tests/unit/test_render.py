@@ -17,7 +17,7 @@ from tests.support.json_values import json_values
 EXAMPLE = Path(__file__).parents[2] / "fleet-example"
 FLEET = fleet_texts.one_file(
     fleet_texts.document("Fleet", "acme", "{}"),
-    fleet_texts.control_plane(more=", mode: %s"),
+    fleet_texts.control_plane(more=", prettyName: '\u202e', mode: %s"),
     fleet_texts.cluster(),
     fleet_texts.binding("orders-db", group="shop.example", plural="databases"),
 )
@@ -43,7 +43,9 @@ def documents(text):
 @pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
 def test_json_holds_the_same_objects(capsys, repository, mode):
     path = repository(mode)
-    text, whole = run(capsys, path)[1].out, json.loads(run(capsys, path, "-o", "json")[1].out)
+    text, shown = run(capsys, path)[1].out, run(capsys, path, "-o", "json")[1].out
+    whole = json.loads(shown)
+    assert shown.isascii()
     assert [one["manifest"] for one in whole["objects"]] == documents(text)
     last = whole["objects"][-1]
     assert last["controlPlane"] == (None if mode == "Direct" else "eu")

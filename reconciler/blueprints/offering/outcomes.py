@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
-from reconciler.core.documents import one_line
+from reconciler.core.documents import first_of, one_line
 from reconciler.core.manifest import JSON, Manifest, canonical, get_text
 from reconciler.core.secret import HIDDEN, Secret
 from reconciler.core.secret import scrub as hide
@@ -57,10 +57,7 @@ def described(schema: Mapping[str, JSON]) -> str:
 
 def names(plans: Collection[str]) -> str:
     """Return the names of plans for people, the first few of many."""
-    listed = sorted(plans)
-    more = len(listed) - _NAMES_SHOWN
-    text = ", ".join(listed[:_NAMES_SHOWN])
-    return f"{text} and {more} more" if more > 0 else text
+    return first_of(sorted(plans), _NAMES_SHOWN)
 
 
 def scrub(text: str, secrets: Iterable[Secret] = ()) -> str:

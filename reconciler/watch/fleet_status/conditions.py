@@ -8,14 +8,15 @@ severities, and a True one has no reason.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from reconciler.core.conditions import FALSE, READY, TRUE, UNKNOWN
 from reconciler.core.decision import link_to
-from reconciler.core.documents import one_line
+from reconciler.core.documents import first_of, one_line
 from reconciler.core.manifest import JSON, Manifest, get_text
 from reconciler.core.times import format_time
 from reconciler.health.board import UNREADY
@@ -56,7 +57,7 @@ SOURCE_VERIFIED: Final = "SourceVerified"
 _MESSAGE: Final = 1_024  # bytes
 _SHORT: Final = 12  # characters of a commit
 _FOR_PEOPLE: Final = frozenset({SourceProblem.INVALID, SourceProblem.UNVERIFIED})
-_LISTED: Final = 3
+_listed: Final = partial(first_of, comma="; ")
 _NOT_SO: Final = (FALSE, "AsExpected", "")
 _NOT_READ: Final = ("NotRead", "the files were not read yet")
 
@@ -199,10 +200,3 @@ def _verified(state: FleetState) -> tuple[str, str, str]:
 def _time(before: Manifest, status: str, now: datetime) -> str:
     same = get_text(before, "status") == status
     return (same and get_text(before, "lastTransitionTime")) or format_time(now)
-
-
-def _listed(texts: Iterable[str]) -> str:
-    """Return the first of some texts, and how many there are beside them."""
-    every = list(texts)
-    more = f"; and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
-    return "; ".join(every[:_LISTED]) + more
