@@ -122,7 +122,7 @@ class Lock:
         """Return the lease of a holder that is dead. Raises Locked for one that lives."""
         renewed = moment(get_text(live, "spec", "renewTime"))
         seconds = duration_of(live) or TIMES.duration
-        if renewed is not None and self._now() - renewed <= timedelta(seconds=seconds):
+        if renewed is not None and abs(self._now() - renewed) <= timedelta(seconds=seconds):
             raise self._lock_of(live)
         # Clocks differ, so a holder whose time seems over has to be silent for that time as well.
         await asyncio.sleep(TIMES.duration)

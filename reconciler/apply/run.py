@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +17,7 @@ from reconciler.apply.waits import Readiness, SharedListReader, WaitStages
 from reconciler.controller import log_context
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import gather_or_cancel
-from reconciler.core.errors import ConfigError, KlutchError, Locked
+from reconciler.core.errors import ConfigError, KlutchError, Locked, StalePlan
 from reconciler.core.live import ClusterState, Live, Unavailable
 from reconciler.core.manifest import uid_of
 from reconciler.core.names import KUBE_SYSTEM
@@ -51,6 +51,9 @@ async def apply(
     """
     work = _Run(fleet, approved, clusters, options, fence, observer)
     changing = approval.clusters_to_change(approved)
+    _require_planes(
+        fleet, approved, changing, {o.name: o.control_plane for o in fleet.clusters.values()}
+    )
     asked = frozenset(approved.sections) if options.wait else changing
     if not changing:
         return await work.report([], await work.seen(asked) if asked else None)
@@ -60,6 +63,7 @@ async def apply(
         observer.stage("reading again")
         pace, only = options.pace, asked - barred.keys()
         look = await run.look(fleet, clusters, only=only, credentials=True, pace=pace)
+        _require_planes(fleet, approved, only & changing, look.plan.sections)
         rest = tuple(one for one in approved.changes if one.cluster not in barred)
         matched = approval.match(replace(approved, changes=rest), look.plan)
         failed = [
@@ -264,6 +268,16 @@ class _Run:
             yield ClusterWriter(plane.cluster, self.fence), ClusterWriter(app.cluster, self.fence)
         finally:
             await self.clusters.close(name)
+
+
+def _require_planes(
+    fleet: Fleet, approved: Plan, names: Iterable[str], known: Mapping[str, str]
+) -> None:
+    """Raise StalePlan where a plan, which a file may be, leads to the lock of another one."""
+    for name in sorted(names):
+        plane = approved.sections.get(name, "")
+        if plane not in fleet.control_planes or known.get(name, plane) != plane:
+            raise StalePlan(f"{name} is not behind control plane {plane!r}: plan again")
 
 
 async def _require_same(cluster: Cluster, seen: ClusterState | Unavailable | None) -> None:

@@ -42,7 +42,7 @@ def wires(models: tuple[LiveCluster, LiveCluster, Wires]) -> Wires:
 async def osb(control_plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
     async with modelled(control_plane, namespace) as scene:
         yield scene
-    assert scene.broker.inventory.doubles == []
+    assert (scene.broker.inventory.doubles, scene.broker.violations) == ([], [])
 
 
 @pytest.fixture

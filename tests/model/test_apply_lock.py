@@ -1,6 +1,7 @@
 """The lock of an apply: one run at a time, and none that lost it writes on."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,12 +11,13 @@ from reconciler.blueprints.objects import build
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import names
-from reconciler.core.errors import Forbidden, Locked
+from reconciler.core.errors import Forbidden, Locked, StalePlan
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
 from tests.support.apply_runs import mode, runs, scene
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, Meanwhile, deeds, faulty, forbidden, on
+from tests.support.fleet_texts import control_plane
 
 __all__ = ["mode", "runs", "scene"]
 
@@ -55,19 +57,21 @@ async def test_a_run_that_meets_a_living_one_writes_nothing_and_names_it(scene, 
     assert await holder(scene) == "another"
 
 
-async def test_the_lock_of_a_dead_run_is_taken_over_and_given_back(scene, runs):
-    await hold(scene, renewed=timedelta(seconds=20))
+@pytest.mark.parametrize("ago", [20, -3600], ids=["late", "early by a clock"])
+async def test_the_lock_of_a_dead_run_is_taken_over_and_given_back(ago, scene, runs):
+    await hold(scene, renewed=timedelta(seconds=ago))
     async with scene.peers():
         assert undone(await runs.run(break_lock=False)) == []
     assert await holder(scene) == ""
 
 
-async def test_a_holder_whose_clock_is_late_is_waited_for_as_long_as_it_may_write(scene, runs):
+@pytest.mark.parametrize("ago", [20, -3600], ids=["late", "early"])
+async def test_a_holder_whose_clock_is_off_is_waited_for_as_long_as_it_may_write(ago, scene, runs):
     async def renew():
         await asyncio.sleep(8)
-        await hold(scene, renewed=timedelta(seconds=20))
+        await hold(scene, renewed=timedelta(seconds=ago))
 
-    await hold(scene, renewed=timedelta(seconds=20))
+    await hold(scene, renewed=timedelta(seconds=ago))
     async with asyncio.TaskGroup() as group:
         group.create_task(renew())
         with pytest.raises(Locked):
@@ -116,6 +120,27 @@ async def test_a_run_that_lost_the_lock_starts_no_further_write(scene, runs):
     assert len(done) == len([c for c in faults.calls if deeds().matches(c)]) == 3
     assert {one.status for one in rest} == {Status.INTERRUPTED}
     assert await holder(scene) == "another"
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["in the files", "leaving"])
+async def test_a_plan_takes_the_lock_of_the_right_control_plane_whatever_it_says(
+    listed, scene, runs, second_app_cluster
+):
+    other = control_plane("other", at="app-2", more=", mode: Direct")
+    scene.fleet.extra = f"---\n{other}"
+    if not listed:
+        async with scene.peers():
+            await runs.finish()
+        scene.fleet.listed = False
+    await hold(scene)
+    plan = await runs.plan()
+    assert plan.sections == {"shop": "eu"}
+    for sections in ({}, {"shop": "none"}, {"shop": "other"}):
+        faults = Faults()
+        with pytest.raises(StalePlan, match="shop"):
+            await runs.run(faults, break_lock=False, approved=replace(plan, sections=sections))
+        places = [call.ref.cluster for call in faults.calls if deeds().matches(call)]
+        assert {*places} <= {"control-plane/other"}  # the namespace of the lock
 
 
 async def test_a_fleet_without_any_lock_is_not_applied(scene, runs):

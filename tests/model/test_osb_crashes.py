@@ -3,26 +3,22 @@
 The broker's inventory is the witness.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.kit.stories import DISTURBANCES, disturbed
-from tests.support.clusters import LiveCluster
-from tests.support.osb_scenes import OsbScene, modelled
+from tests.support.osb_scenes import OsbScene
 from tests.support.osb_stories import BOUND, LIFE, WAYS, cluster_writes, comes_to, dies_on_the_way
 
 # The finalizer, the record, the call, the record again, the status; the last is outlived.
 LEAST_DEATHS = 4 * len(LIFE) - 6
 
 
-@pytest.fixture
-async def osb(control_plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
-    async with modelled(control_plane, namespace) as scene:
-        yield scene
-    assert scene.broker.violations == []
-    assert scene.broker.inventory.doubles == []
-    assert len(scene.broker.provisioned()) == 1
+@pytest.fixture(autouse=True)
+def is_made_once(osb: OsbScene) -> Iterator[None]:
+    yield
+    assert len(osb.broker.provisioned()) == 1
 
 
 USUAL = ("at once", "later", "nothing is aborted")

@@ -1,24 +1,13 @@
 """Instances of service brokers, whole: claim, record, calls, status, deletion."""
 
 import asyncio
-from collections.abc import AsyncIterator
-
-import pytest
 
 from reconciler.core import conditions, keys, refs
 from reconciler.core.manifest import finalizers_of, get, get_text, name_of, uid_of
 from reconciler.core.refs import Kind
 from tests.support import osb_catalogues
-from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
-from tests.support.osb_scenes import BINDING, INSTANCE, MANAGER, OsbScene, at_rest, modelled
-
-
-@pytest.fixture
-async def osb(control_plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
-    async with modelled(control_plane, namespace) as scene:
-        yield scene
-    assert scene.broker.violations == []
+from tests.support.osb_scenes import BINDING, INSTANCE, MANAGER, OsbScene, at_rest
 
 
 async def test_a_claim_becomes_an_instance_and_goes_with_it(osb: OsbScene) -> None:
