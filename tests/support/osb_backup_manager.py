@@ -13,30 +13,21 @@ import json
 import re
 import secrets
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.support.osb_faults import Faults
-from tests.support.osb_server import LoopbackServer
+from tests.support.osb_server import LoopbackServer, running
 from tests.support.osb_wire import Members, Said, failure, said
 
 _TIME: Final = "2026-01-01T00:00:00.000Z"
-_CONFIG: Final = {
-    "min_backup_count": 5,
-    "retention_time": 7,
-    "min_encryption_key_length": 8,
-    "exclude_from_auto_backup": False,
-    "backup_type": "postgresql_wal",
-}
 _SETTABLE: Final = {"encryption_key", "exclude_from_auto_backup", "credentials_updated_by_user"}
 _I: Final = r"/instances/(?P<instance>[^/]+)"
 _ROUTES: Final = {
-    "health": ("GET|HEAD", r"/v2/healthy|/instances"),
-    "instance": ("GET", _I),
+    "health": ("HEAD", r"/instances"),
     "configure": ("PUT", _I),
-    "config": ("GET", _I + r"/config"),
     "list-backups": ("GET", _I + r"/backups"),
     "create-backup": ("POST", _I + r"/backups"),
     "backup": ("GET", _I + r"/backups/(?P<number>\d+)"),
@@ -76,32 +67,23 @@ class Line:
     status: int
 
 
-@dataclass(slots=True)
-class Numbers:
-    """The next number of each sort of job."""
-
-    backups: Iterator[int] = field(default_factory=lambda: itertools.count(101))
-    restores: Iterator[int] = field(default_factory=lambda: itertools.count(7))
-
-
 class BackupManager(LoopbackServer):
     """Backups and restores by their numbers, and what was asked.
 
-    `knows` says of which instances backups can be made. `ends` is how jobs to come end: done or
-    failed. `answers_health` False: /v2/healthy is unknown, as before version 68.
+    `knows` says of which instances backups can be made.
     """
 
-    def __init__(self, knows: Callable[[str], bool], *, tls: Path | None = None) -> None:
-        super().__init__(tls=tls)
+    def __init__(self, knows: Callable[[str], bool]) -> None:
+        super().__init__()
         self.user, self.password = "manager", secrets.token_urlsafe(12)
-        self.knows, self.ends, self.answers_health = knows, "done", True
+        self.knows = knows
         self.backups: dict[int, Job] = {}
         self.restores: dict[int, Job] = {}
         self.settings: dict[str, Members] = {}  # by instance, as PUT
         self.journal: list[Line] = []
         self.violations: list[str] = []
         self.faults = Faults()
-        self._numbers = Numbers()
+        self._numbers = {"backups": itertools.count(101), "restores": itertools.count(7)}
         self._lock = threading.RLock()
 
     def of(self, instance: str) -> list[int]:
@@ -115,9 +97,9 @@ class BackupManager(LoopbackServer):
         self, method: str, target: str, headers: Mapping[str, str], body: bytes
     ) -> AsyncIterator[Said]:
         path = target.partition("?")[0]
-        for name, (methods, pattern) in _ROUTES.items():
+        for name, (stated, pattern) in _ROUTES.items():
             match = re.fullmatch(pattern, path)
-            if match and method in methods.split("|"):
+            if match and method == stated:
                 with self._lock:
                     reply = self._reply(name, match, headers, body)
                     instance = match.groupdict().get("instance", "")
@@ -144,8 +126,7 @@ class BackupManager(LoopbackServer):
         self, name: str, match: re.Match[str], headers: Mapping[str, str], body: bytes
     ) -> Said:
         if name == "health":
-            is_known = self.answers_health or match[0] == "/instances"
-            return said(200) if is_known else failure(404)
+            return said(200)
         instance = match["instance"]
         if not self.knows(instance):
             return failure(404, "NotFound", "there is no such instance")
@@ -153,19 +134,11 @@ class BackupManager(LoopbackServer):
             return self._job(name, instance, int(match["number"]))
         if name == "configure":
             return self._configure(instance, headers, body)
-        return self._of_instance(name, instance)
-
-    def _of_instance(self, name: str, instance: str) -> Said:
-        match name:
-            case "config":
-                return said(200, {**_CONFIG, **self.settings.get(instance, {})})
-            case "create-backup":
-                return self._create(instance)
-            case "list-backups" | "list-restores":
-                jobs = self.backups if name == "list-backups" else self.restores
-                shown = [dict(one.members) for one in jobs.values() if one.instance == instance]
-                return Said(200, json.dumps(shown).encode())
-        return said(200, {"id": instance, "state": "active"})
+        if name == "create-backup":
+            return self._create(instance)
+        jobs = self.backups if name == "list-backups" else self.restores
+        shown = [dict(one.members) for one in jobs.values() if one.instance == instance]
+        return Said(200, json.dumps(shown).encode())
 
     def _configure(self, instance: str, headers: Mapping[str, str], body: bytes) -> Said:
         stated: Any = json.loads(body or b"null")
@@ -178,7 +151,7 @@ class BackupManager(LoopbackServer):
         return said(200, {"message": "instance updated"})
 
     def _create(self, instance: str) -> Said:
-        number = next(self._numbers.backups)
+        number = next(self._numbers["backups"])
         members = {
             "id": number,
             "size": 4096,
@@ -187,7 +160,7 @@ class BackupManager(LoopbackServer):
             "finished_at": None,
             "downloadable": False,
         }
-        self.backups[number] = Job(instance, members, ["running", self.ends])
+        self.backups[number] = Job(instance, members, ["running", "done"])
         return said(201, {"id": number, "message": "job to backup is queued"})
 
     def _job(self, name: str, instance: str, number: int) -> Said:
@@ -211,7 +184,7 @@ class BackupManager(LoopbackServer):
         others = [one for one in self.restores.values() if one.instance == instance]
         if any(one.members["status"] in ("queued", "running") for one in others):
             return failure(409, "InProgress", "another restore is in progress")
-        restore = next(self._numbers.restores)
+        restore = next(self._numbers["restores"])
         members = {
             "id": restore,
             "backup_id": number,
@@ -219,18 +192,10 @@ class BackupManager(LoopbackServer):
             "triggered_at": _TIME,
             "finished_at": None,
         }
-        self.restores[restore] = Job(instance, members, ["running", self.ends])
+        self.restores[restore] = Job(instance, members, ["running", "done"])
         return said(202, {"id": restore})
 
 
-@contextlib.contextmanager
-def managing(
-    knows: Callable[[str], bool] = bool, *, tls: Path | None = None
-) -> Iterator[BackupManager]:
-    """Run a backup manager for these instances; with `tls`, certified below that folder."""
-    manager = BackupManager(knows, tls=tls)
-    try:
-        manager.start()
-        yield manager
-    finally:
-        manager.close()
+def managing(knows: Callable[[str], bool] = bool) -> AbstractContextManager[BackupManager]:
+    """Run a backup manager for these instances."""
+    return running(BackupManager(knows))

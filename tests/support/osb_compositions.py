@@ -5,6 +5,7 @@ import base64
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -12,29 +13,23 @@ from typing import Any, Final
 
 import yaml
 
-from bind.osb import program
 from bind.osb.dataservices import managed as kinds
 from bind.osb.settings import Settings
 from reconciler.api import kind_of
 from reconciler.blueprints.objects import Marks, build
 from reconciler.controller.program import Term
-from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core import keys, refs
 from reconciler.core.manifest import JSON, Manifest, controller_to, get_maps, get_text, put, ref_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import crds
-from reconciler.kube.client import KubeCluster
-from reconciler.kube.connection import Connection
 from tests.kit.osb import BrokerWires
 from tests.support import removal
 from tests.support.clusters import LiveCluster
-from tests.support.eventually import working
-from tests.support.faults import Faults, FaultyCluster
 from tests.support.observing import established
 from tests.support.osb_backup_manager import BackupManager
 from tests.support.osb_broker import ScriptedBroker
+from tests.support.osb_scenes import MANAGER, program_at
 
-MANAGER: Final = "tests"
 FOLDER: Final = Path(__file__).parents[2] / "schemas" / "dataservices"
 USUAL: Final = Settings(
     dataservices=True, allow_plain_http=True, allow_loopback=True, leader_election=False
@@ -116,23 +111,8 @@ class Compositions:
         """Return a name of this test's own: the kinds are cluster-scoped."""
         return f"{self.prefix}{name}"
 
-    @contextlib.asynccontextmanager
-    async def program(
-        self,
-        settings: Settings = USUAL,
-        *,
-        faults: Faults | None = None,
-        clock: Clock | None = None,
-        way: Connection | None = None,
-    ) -> AsyncIterator[Term]:
-        """Let klutch-osb work for the length of the block. `way`: by this, as its account."""
-        async with KubeCluster(way or self.plane.connection, agent="klutch-osb") as real:
-            cluster = real if faults is None else FaultyCluster(real, faults)
-            made = program.wired(
-                settings, cluster, leases=cluster, namespace=HOME, clock=clock or SystemClock()
-            )
-            async with working(made.manager):
-                yield made
+    def program(self, settings: Settings = USUAL, **more: Any) -> AbstractAsyncContextManager[Term]:
+        return program_at(self.plane, settings, **more)
 
     async def make(
         self,

@@ -117,7 +117,6 @@ class Modes:
     endpoints: tuple[Members, ...] = ()
     shows_parameters: bool = True  # of an instance that is fetched
     binding_extras: Members = field(default_factory=dict)  # such as volume_mounts
-    slow: dict[Verb, float] = field(default_factory=dict)  # seconds before an answer, of a server
 
 
 def credentials(instance: str, binding: str) -> Members:

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,6 +40,26 @@ INSTANCE: Final = Kind(GROUP, "v1", "DatabaseInstance", "databaseinstances")
 BINDING: Final = Kind(GROUP, "v1", "DatabaseBinding", "databasebindings")
 
 
+@contextlib.asynccontextmanager
+async def program_at(
+    plane: LiveCluster,
+    settings: Settings = USUAL,
+    *,
+    home: str = "klutch-osb",
+    faults: Faults | None = None,
+    clock: Clock | None = None,
+    way: Connection | None = None,
+) -> AsyncIterator[Term]:
+    """Let klutch-osb work for the length of the block. `way`: by this, as its account."""
+    async with KubeCluster(way or plane.connection, agent="klutch-osb") as real:
+        cluster = real if faults is None else FaultyCluster(real, faults)
+        made = program.wired(
+            settings, cluster, leases=cluster, namespace=home, clock=clock or SystemClock()
+        )
+        async with working(made.manager):
+            yield made
+
+
 @dataclass
 class OsbScene:
     """One broker, and its first offering as kinds of a control plane."""
@@ -52,23 +73,8 @@ class OsbScene:
     name: str = NAME
     timing: Mapping[str, str] = field(default_factory=dict)
 
-    @contextlib.asynccontextmanager
-    async def program(
-        self,
-        *,
-        faults: Faults | None = None,
-        clock: Clock | None = None,
-        settings: Settings = USUAL,
-        way: Connection | None = None,
-    ) -> AsyncIterator[Term]:
-        """Let klutch-osb work for the length of the block. `way`: by this, as its account."""
-        async with KubeCluster(way or self.plane.connection, agent="klutch-osb") as real:
-            cluster = real if faults is None else FaultyCluster(real, faults)
-            made = program.wired(
-                settings, cluster, leases=cluster, namespace=self.home, clock=clock or SystemClock()
-            )
-            async with working(made.manager):
-                yield made
+    def program(self, **more: Any) -> AbstractAsyncContextManager[Term]:
+        return program_at(self.plane, home=self.home, **more)
 
     async def install(self) -> None:
         """Make CRDs, namespaces, the Secret and the ServiceBroker."""

@@ -9,24 +9,23 @@
 Serves in a thread of its own, so that tests may block; all attributes may be changed meanwhile.
 """
 
-import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
-from pathlib import Path
+from contextlib import AbstractContextManager
 
 from tests.support import osb_wire
 from tests.support.osb_broker import ScriptedBroker
-from tests.support.osb_server import LoopbackServer
+from tests.support.osb_server import LoopbackServer, running
 from tests.support.osb_wire import MUTATING, Asked, Members, Said, failure
 
 
 class ServedBroker(ScriptedBroker, LoopbackServer):
     """A scripted broker that listens."""
 
-    def __init__(self, catalogue: Members | None = None, *, tls: Path | None = None) -> None:
+    def __init__(self, catalogue: Members | None = None) -> None:
         ScriptedBroker.__init__(self, catalogue)
-        LoopbackServer.__init__(self, tls=tls)
+        LoopbackServer.__init__(self)
         self._open: Counter[str] = Counter()  # changes under way, by instance
 
     @contextlib.asynccontextmanager
@@ -38,10 +37,7 @@ class ServedBroker(ScriptedBroker, LoopbackServer):
             yield failure(404, "", "there is nothing")
             return
         with self._alone(asked):
-            said = self.answer(asked)
-            if pause := self.modes.slow.get(asked.verb):
-                await asyncio.sleep(pause)
-            yield said
+            yield self.answer(asked)
 
     @contextlib.contextmanager
     def _alone(self, asked: Asked) -> Iterator[None]:
@@ -58,14 +54,6 @@ class ServedBroker(ScriptedBroker, LoopbackServer):
             self._open[asked.instance] -= 1
 
 
-@contextlib.contextmanager
-def scripted(
-    catalogue: Members | None = None, *, tls: Path | None = None
-) -> Iterator[ServedBroker]:
-    """Run a broker with this catalogue; with `tls`, certified below that folder (`ca`)."""
-    broker = ServedBroker(catalogue, tls=tls)
-    try:
-        broker.start()
-        yield broker
-    finally:
-        broker.close()
+def scripted(catalogue: Members | None = None) -> AbstractContextManager[ServedBroker]:
+    """Run a broker with this catalogue."""
+    return running(ServedBroker(catalogue))

@@ -2,16 +2,13 @@
 
 import asyncio
 import contextlib
-import ssl
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
-from pathlib import Path
+from typing import TypeVar
 
 from aiohttp import web
 
-from klutchctl.sandbox import credentials
 from tests.support.listener import ThreadedServer
 from tests.support.osb_wire import Said
 
@@ -19,18 +16,12 @@ _CHUNK = b"a" * 65536
 
 
 class LoopbackServer(ThreadedServer):
-    """Serves what `exchanged` says. `peak` is how many requests it ever had at once.
+    """Serves what `exchanged` says. `under_way` is how many requests it has now."""
 
-    With `tls`, it is certified below that folder, by the authority `ca`.
-    """
-
-    def __init__(self, *, tls: Path | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.ca: bytes | None = None
-        if tls is not None:
-            self._tls, self.ca = _certified(tls)
-        self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
-        self.under_way = self.peak = 0
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.under_way = 0
 
     @abstractmethod
     def exchanged(
@@ -54,7 +45,6 @@ class LoopbackServer(ThreadedServer):
     @contextlib.asynccontextmanager
     async def _counted(self) -> AsyncIterator[None]:
         self.under_way += 1
-        self.peak = max(self.peak, self.under_way)
         try:
             yield
         finally:
@@ -85,13 +75,14 @@ async def _endless(reply: Said, request: web.Request) -> web.StreamResponse:
     return response
 
 
-def _certified(folder: Path) -> tuple[ssl.SSLContext, bytes]:
-    """Return a server's TLS, and the authority that certified it."""
-    now = datetime.now(UTC)
-    authority = credentials.authority("broker", now=now)
-    pair = credentials.issue(authority, "broker", use=credentials.Use.SERVER, now=now)
-    chain = folder / "broker.pem"
-    chain.write_bytes(pair.certificate_pem + pair.key_pem)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(chain)
-    return context, authority.certificate_pem
+S = TypeVar("S", bound=LoopbackServer)
+
+
+@contextlib.contextmanager
+def running(server: S) -> Iterator[S]:
+    """Let a server listen for the length of the block."""
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
