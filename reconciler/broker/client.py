@@ -33,13 +33,11 @@ from reconciler.core import manifest as m
 from reconciler.core.errors import ConfigError, KlutchError, Retry
 from reconciler.core.manifest import Manifest
 from reconciler.core.secret import Secret
-from reconciler.kube.connection import BasicAuth, ClientCertificate, Token
-from reconciler.tls import client_context, show_certificate
+from reconciler.tls import show_certificate
 from reconciler.web.outbound import Answer, Http, OutboundError, Tls, url_fault
 
 _KEYS: Final = ("url", "username", "password", "token", "tls.crt", "tls.key", "ca.crt")
 _WAYS: Final = (("username", "password"), ("token",), ("tls.crt", "tls.key"))
-Credentials: TypeAlias = BasicAuth | Token | ClientCertificate
 Observe: TypeAlias = Callable[[str, str, float], None]  # verb, code, seconds
 NO_CODE: Final = "none"  # there was no answer
 _OTHER_CODE: Final = "other"  # so that no broker makes as many series as there are numbers
@@ -49,16 +47,16 @@ _OTHER_CODE: Final = "other"  # so that no broker makes as many series as there 
 class BrokerAddress:
     """The URL of a broker, without a slash at the end, and its protocol.
 
-    `ca` is PEM, None for the system's authorities. `digest` differs where the Secret does; it is
-    not salted, so it stays in memory. `insecure`: any server is trusted.
+    `authorization` is the header that proves our identity, where `tls` does not; no text repeats
+    `secrets`. `digest` differs where the Secret does; it is not salted, so it stays in memory.
     """
 
     url: str
-    credentials: Credentials | None = None
-    ca: bytes | None = None
+    authorization: Secret | None = None
+    tls: Tls = field(default_factory=Tls)
     api_version: str = "2.17"
     digest: str = field(default="", repr=False)
-    insecure: bool = False
+    secrets: tuple[Secret, ...] = ()
 
 
 def address_of(spec: BrokerSpec, secret: Manifest | None) -> BrokerAddress:
@@ -75,13 +73,14 @@ def address_of(spec: BrokerSpec, secret: Manifest | None) -> BrokerAddress:
         version_of(spec.api_version)
     except ValueError as error:
         raise ConfigError(str(error), where=f"ServiceBroker {spec.name}: apiVersion") from None
+    authorization, secrets = _credentials(spec, texts)
     return BrokerAddress(
         url=url,
-        credentials=_credentials(spec, texts),
-        ca=_ca(spec, texts),
+        authorization=authorization,
+        tls=_tls(spec, texts),
         api_version=spec.api_version,
         digest=hashlib.sha256(m.canonical({**texts, "url": url})).hexdigest(),
-        insecure=spec.insecure,
+        secrets=secrets,
     )
 
 
@@ -111,7 +110,10 @@ def _url(spec: BrokerSpec, in_secret: str) -> str:
     return url
 
 
-def _credentials(spec: BrokerSpec, texts: Mapping[str, str]) -> Credentials | None:
+def _credentials(
+    spec: BrokerSpec, texts: Mapping[str, str]
+) -> tuple[Secret | None, tuple[Secret, ...]]:
+    """Return the header that proves our identity, and the secrets in it or beside it."""
     given = [way for way in _WAYS if any(texts.get(key) for key in way)]
     if len(given) > 1:
         keys = " and ".join(way[0] for way in given)
@@ -121,38 +123,30 @@ def _credentials(spec: BrokerSpec, texts: Mapping[str, str]) -> Credentials | No
             raise ConfigError("it is missing", where=_where(spec, key))
     match given:
         case [("username", *_)]:
-            return _basic(spec, texts)
+            if ":" in texts["username"]:
+                raise ConfigError("no name in HTTP has a colon", where=_where(spec, "username"))
+            pair = base64.b64encode(f"{texts['username']}:{texts['password']}".encode()).decode()
+            return Secret(f"Basic {pair}"), (Secret(texts["password"]), Secret(pair))
         case [("token",)]:
             if not (texts["token"].isascii() and texts["token"].isprintable()):
                 raise ConfigError("it cannot be part of a header", where=_where(spec, "token"))
-            return Token(Secret(texts["token"]))
+            return Secret(f"Bearer {texts['token']}"), (Secret(texts["token"]),)
         case [("tls.crt", *_)]:
-            return _certificate(spec, texts)
-    return None
+            return None, (Secret(texts["tls.key"]),)
+    return None, ()
 
 
-def _basic(spec: BrokerSpec, texts: Mapping[str, str]) -> BasicAuth:
-    if ":" in texts["username"]:
-        raise ConfigError("no name in HTTP has a colon", where=_where(spec, "username"))
-    return BasicAuth(texts["username"], Secret(texts["password"]))
-
-
-def _certificate(spec: BrokerSpec, texts: Mapping[str, str]) -> ClientCertificate:
-    key = Secret(texts["tls.key"])
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    show_certificate(context, texts["tls.crt"], key, where=_where(spec, "tls.crt"))
-    return ClientCertificate(texts["tls.crt"], key)
-
-
-def _ca(spec: BrokerSpec, texts: Mapping[str, str]) -> bytes | None:
-    if "ca.crt" not in texts:
-        return None
-    try:
-        # Without a text OpenSSL would trust the system's authorities.
-        client_context(texts["ca.crt"] or "none")
-    except ssl.SSLError:
-        raise ConfigError("it is no PEM certificate", where=_where(spec, "ca.crt")) from None
-    return texts["ca.crt"].encode()
+def _tls(spec: BrokerSpec, texts: Mapping[str, str]) -> Tls:
+    """Return our side of TLS, of which each PEM can be used."""
+    ca, certificate = texts.get("ca.crt"), texts.get("tls.crt", "")
+    if ca is not None:
+        ca = ca or "none"  # of an empty text OpenSSL would trust the system's authorities
+        Tls(ca).context(where=_where(spec, "ca.crt"))
+    if not certificate:
+        return Tls(ca, insecure=spec.insecure)
+    key, context = Secret(texts["tls.key"]), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    show_certificate(context, certificate, key, where=_where(spec, "tls.crt"))
+    return Tls(ca, certificate, key, insecure=spec.insecure)
 
 
 def _where(spec: BrokerSpec, key: str = "") -> str:
@@ -190,9 +184,8 @@ class BrokerClient:
     ) -> None:
         self._address, self._observe = address, observe
         self._fault = _fault(address, plain_http=allow_plain_http, insecure=allow_insecure)
-        self._authorization, self._secrets = _authorization(address)
         self._http = Http(
-            tls=_tls(address),
+            tls=address.tls,
             timeout=timeout.total_seconds(),
             most=answers.MOST_OCTETS,
             forbids=None if allow_loopback else lambda address: address.is_loopback,
@@ -230,7 +223,7 @@ class BrokerClient:
             try:
                 return await asyncio.to_thread(catalogue_of, answer.body)
             except CatalogueFault as error:
-                raise BrokerFault(Unknown(scrub(str(error), self._secrets))) from None
+                raise BrokerFault(Unknown(scrub(str(error), self.secrets))) from None
         found = self._outcome(ReadCatalogue(), answer)
         if isinstance(found, Denied | Unsent | Unknown):
             raise BrokerFault(found)
@@ -239,7 +232,7 @@ class BrokerClient:
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """The secrets that no text may repeat."""
-        return self._secrets
+        return self._address.secrets
 
     async def _ask(
         self, call: Call, identity: OriginatingIdentity | None, *, most: int | None = None
@@ -270,8 +263,8 @@ class BrokerClient:
             "X-Broker-API-Request-Identity": str(uuid4()),
             **(more or {}),
         }
-        if self._authorization is not None:
-            headers["Authorization"] = self._authorization
+        if self._address.authorization is not None:
+            headers["Authorization"] = self._address.authorization
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         code, began = NO_CODE, time.monotonic()
@@ -290,36 +283,13 @@ class BrokerClient:
         return answer
 
     def _outcome(self, call: Call, answer: Answer) -> Outcome:
-        secrets = self._secrets
-        return answers.outcome(call, answer.status, answer.headers, answer.body, secrets=secrets)
+        headers, body = answer.headers, answer.body
+        return answers.outcome(call, answer.status, headers, body, secrets=self.secrets)
 
 
 def _fault(address: BrokerAddress, *, plain_http: bool, insecure: bool) -> str:
     if address.url.startswith("http:") and not plain_http:
         return "only https is asked, without --allow-plain-http"
-    if address.insecure and not insecure:
+    if address.tls.insecure and not insecure:
         return "insecureSkipVerify counts only with --allow-insecure-brokers"
     return ""
-
-
-def _authorization(address: BrokerAddress) -> tuple[Secret | None, tuple[Secret, ...]]:
-    """Return the header that proves our identity, and the texts that nobody may repeat."""
-    match address.credentials:
-        case BasicAuth(username, password):
-            pair = base64.b64encode(f"{username}:{password.reveal()}".encode()).decode()
-            return Secret(f"Basic {pair}"), (password, Secret(pair))
-        case Token(token):
-            return Secret(f"Bearer {token.reveal()}"), (token,)
-        case ClientCertificate(_, key):
-            return None, (key,)
-        case None:
-            return None, ()
-
-
-def _tls(address: BrokerAddress) -> Tls:
-    ca = None if address.ca is None else address.ca.decode()
-    match address.credentials:
-        case ClientCertificate(cert, key):
-            return Tls(ca, cert, key, insecure=address.insecure)
-        case _:
-            return Tls(ca, insecure=address.insecure)

@@ -14,6 +14,9 @@ from reconciler.broker.client import BrokerClient, BrokerFault
 from reconciler.kube.turns import Party, Places
 from reconciler.web.issuer import within
 
+if TYPE_CHECKING:
+    from reconciler.blueprints.offering.catalogue import Catalogue
+
 _IN_A_ROW: Final = 5
 _PAUSE: Final = 30.0  # seconds between two looks at the catalogue of a broker that does not answer
 _DENIED: Final = 300.0  # seconds for which denied credentials are not tried
@@ -46,9 +49,15 @@ class Gate:
         return self._places.turn(party)
 
     @property
+    def _denied_for(self) -> float:
+        """The seconds for which our credentials are not tried."""
+        since, now = self._denied_at, self._now()
+        return since + _DENIED - now if since is not None and within(_DENIED, since, now) else 0.0
+
+    @property
     def closed(self) -> str:
         """Why no call but that for the catalogue is made; "" where they are."""
-        if self._denied_at is not None and within(_DENIED, self._denied_at, self._now()):
+        if self._denied_for:
             return f"the broker does not accept our credentials: {self._problem}"
         if len(self._row) >= _IN_A_ROW:
             return f"the broker does not answer: {self._problem}"
@@ -57,9 +66,8 @@ class Gate:
     @property
     def pause(self) -> float:
         """The seconds until the catalogue is read again."""
-        if self._denied_at is not None and within(_DENIED, self._denied_at, self._now()):
-            return self._denied_at + _DENIED - self._now()
-        return max(self._asked_at + _PAUSE - self._now(), 0.0) if self.closed else 0.0
+        left = max(self._asked_at + _PAUSE - self._now(), 0.0) if self.closed else 0.0
+        return self._denied_for or left
 
     def use(self, digest: str) -> None:
         """Note new credentials: others than those denied are tried."""
@@ -103,9 +111,6 @@ class Gate:
         self._denied_at = None
 
 
-if TYPE_CHECKING:
-    from reconciler.blueprints.offering.catalogue import Catalogue
-
 _FRESH: Final = 60.0  # seconds for which it shows that the broker itself answers, no gateway
 
 
@@ -118,19 +123,14 @@ class KeptCatalogue:
 
     def __init__(self, gate: Gate, *, now: Callable[[], float]) -> None:
         self._gate, self._now = gate, now
-        self._read_at: float | None = None
+        self._read_at = -math.inf
         self.latest: Catalogue | None = None
         self.problem = ""
 
     @property
-    def age(self) -> float:
-        """The seconds since it was read."""
-        return float("inf") if self._read_at is None else self._now() - self._read_at
-
-    @property
     def is_fresh(self) -> bool:
         """Whether it was read a moment ago."""
-        return self.age < _FRESH
+        return self._now() - self._read_at < _FRESH
 
     async def read(self, client: BrokerClient) -> None:
         """Read it again, and have the gate note the outcome."""

@@ -5,22 +5,18 @@ import base64
 import json
 import socket
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
 from reconciler.blueprints.offering.messages import FetchInstance, OriginatingIdentity
 from reconciler.blueprints.offering.outcomes import Accepted, Denied, Done, Gone, Unknown, Unsent
-from reconciler.broker.client import BrokerAddress, BrokerClient, BrokerFault
-from reconciler.core.errors import ConfigError
+from reconciler.broker.client import BrokerFault
 from reconciler.core.secret import Secret
-from reconciler.kube.connection import ClientCertificate, Token
 from tests.support.broker_wire import (
     BIND,
     CANARY,
     DELETE,
-    LOGIN,
     POLL,
     PUT,
     answer,
@@ -86,7 +82,7 @@ async def test_what_is_sent():
 async def test_a_token_and_a_base_path():
     async with wire(answer()) as server:
         url = f"http://127.0.0.1:{server.port}/tenant%2F1"
-        async with talking(url, credentials=Token(Secret(CANARY))) as client:
+        async with talking(url, held={"token": CANARY}) as client:
             assert await client.call(DELETE) == Gone()
     assert server.heads[0].startswith("DELETE /tenant%2F1/v2/service_instances/i1?service_id=s1&")
     assert server.header("Authorization") == f"Bearer {CANARY}"
@@ -145,10 +141,8 @@ async def test_a_certificate_for_another_name(tmp_path, monkeypatch):
 async def test_any_certificate_only_where_that_is_allowed(tmp_path, allowed):
     server_side = certified(tmp_path)
     async with wire(answer(), tls=server_side.context) as server:
-        address = BrokerAddress(f"https://127.0.0.1:{server.port}", LOGIN, insecure=True)
-        second = timedelta(seconds=5)
-        made = BrokerClient(address, timeout=second, allow_loopback=True, allow_insecure=allowed)
-        async with made as client:
+        url = f"https://127.0.0.1:{server.port}"
+        async with talking(url, insecure=True, allow_insecure=allowed) as client:
             if allowed:
                 assert await client.call(DELETE) == Gone()
             else:
@@ -158,30 +152,18 @@ async def test_any_certificate_only_where_that_is_allowed(tmp_path, allowed):
 
 async def test_a_client_certificate(tmp_path):
     server_side = certified(tmp_path, demands=True)
-    certificate, key = server_side.client
     async with wire(answer(), tls=server_side.context) as server:
         url = f"https://127.0.0.1:{server.port}"
-        shown = ClientCertificate(certificate, Secret(key))
-        async with talking(url, ca=server_side.ca, credentials=shown) as client:
+        shown = server_side.client
+        async with talking(url, ca=server_side.ca, held=shown) as client:
             assert await client.call(DELETE) == Gone()
         assert server.header("Authorization") == ""
-        async with talking(url, credentials=shown) as client:
+        async with talking(url, held=shown) as client:
             assert "its certificate is not trusted" in await refused(client)
         assert server.peers[0]["subject"] == ((("commonName", "client"),),)
         async with talking(url, ca=server_side.ca) as client:
             assert isinstance(await client.call(DELETE), Unknown | Unsent)
         assert len(server.heads) == 1
-
-
-async def test_certificates_that_are_none():
-    for address in (
-        BrokerAddress("https://b.example", ca=b"canary"),
-        BrokerAddress("https://b.example", ClientCertificate("canary", Secret(CANARY))),
-    ):
-        with pytest.raises(ConfigError) as fault:
-            async with BrokerClient(address, timeout=timedelta(seconds=1)):
-                pass
-        assert CANARY not in str(fault.value)
 
 
 async def test_no_tls_in_time(tmp_path):

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from klutchctl.sandbox import credentials as certificates
+from reconciler.api.osb import BrokerSpec
 from reconciler.blueprints.offering.messages import Bind, Deprovision, LastOperation, Provision
-from reconciler.broker.client import BrokerAddress, BrokerClient, Credentials
+from reconciler.broker.client import BrokerClient, address_of
 from reconciler.core.secret import Secret
-from reconciler.kube.connection import BasicAuth
 from tests.support.listener import Proxy, hang_up
 
 Way: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -101,7 +101,7 @@ class Certified:
 
     context: ssl.SSLContext
     ca: str
-    client: tuple[str, str]  # a certificate and its key
+    client: Mapping[str, str]  # a certificate and its key, in a Secret
 
 
 def certified(folder: Path, *, expired: bool = False, demands: bool = False) -> Certified:
@@ -119,11 +119,12 @@ def certified(folder: Path, *, expired: bool = False, demands: bool = False) -> 
     if demands:
         context.load_verify_locations(cadata=ca)
         context.verify_mode = ssl.CERT_REQUIRED
-    return Certified(context, ca, (client.certificate_pem.decode(), client.key_pem.decode()))
+    shown = {"tls.crt": client.certificate_pem.decode(), "tls.key": client.key_pem.decode()}
+    return Certified(context, ca, shown)
 
 
 CANARY: Final = "c4n4ry-pw"
-LOGIN: Final = BasicAuth("me", Secret(CANARY))
+LOGIN: Final = {"username": "me", "password": CANARY}
 PUT: Final = Provision("i1", "s1", "p1", "org", "space", parameters={"p": CANARY})
 BIND: Final = Bind("i1", "b1", "s1", "p1")
 DELETE: Final = Deprovision("i1", "s1", "p1")
@@ -135,12 +136,17 @@ async def talking(
     url: str,
     *,
     ca: str | None = None,
-    credentials: Credentials = LOGIN,
+    held: Mapping[str, str] = LOGIN,
+    insecure: bool = False,
     seconds: float = 5.0,
     **more: Any,
 ) -> AsyncIterator[BrokerClient]:
-    """Yield a client that may do all that a sandbox's may, but for what `more` says."""
-    address = BrokerAddress(url, credentials, ca=None if ca is None else ca.encode())
+    """Yield a client that may do all that a sandbox's may, but for what `more` says.
+
+    Its Secret has `held`, and an authority.
+    """
+    texts = {**held, **({} if ca is None else {"ca.crt": ca})}
+    address = address_of(BrokerSpec("acme", url=url, insecure=insecure), {"stringData": texts})
     allowed = {"allow_plain_http": True, "allow_loopback": True, **more}
     async with BrokerClient(address, timeout=timedelta(seconds=seconds), **allowed) as client:
         yield client

@@ -14,10 +14,10 @@ from bind.osb.dataservices import connection, instances, managed, rules
 from bind.osb.dataservices.connection import CREATED, Ledger, Seen
 from bind.osb.dataservices.instances import INSTANCES
 from bind.osb.dataservices.store import Kept, Stated, Store
-from bind.osb.decisions import binding, causes, credentials, record, turn
+from bind.osb.decisions import binding, causes, credentials, record
 from bind.osb.decisions import binding_state as look_of
 from bind.osb.decisions.record import Intent, Record, identifier
-from bind.osb.decisions.view import Ask, BindingView, InstanceView, Next, ReadSecret, SecretForm
+from bind.osb.decisions.view import BindingView, InstanceView, Next, ReadSecret, SecretForm
 from reconciler.api.osb import GeneratedKind
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.messages import Call
@@ -89,9 +89,6 @@ class Bindings(Store[Seen]):
         view = self.view(seen, kept)
         free = not any(one.blocks(seen.now) for one in view.records)
         return binding.look(replace(view, free=free), view.bindings[0])
-
-    def answer(self, seen: Seen, kept: Kept, ask: Ask, outcome: Outcome) -> Next:
-        return turn.answered(self.view(seen, kept), ask, outcome).next
 
     def call(self, seen: Seen, call: Call) -> Call:
         if not isinstance(call, messages.Bind):

@@ -8,7 +8,6 @@ Does not know whether there should be a Secret.
 
 import base64
 import binascii
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.rules import read_json
 from bind.osb.decisions import record
+from bind.osb.decisions.credentials import NO_KEY
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import ObjectKey
@@ -23,7 +23,6 @@ from reconciler.core.secret import Secret
 
 CREATED: Final = "true"
 SECRET_TYPE: Final = "connection.crossplane.io/v1alpha1"
-_NO_KEY: Final = re.compile(r"[^-._a-zA-Z0-9]")
 _SQL: Final = (("host", "port", "SQL"),)
 # For each type of instance: the keys of host and port, and the name of the endpoint. Without a key
 # of the port, the host includes it.
@@ -140,7 +139,7 @@ def flattened(credentials: Secret) -> dict[str, str]:
 
 def _entries(value: Manifest, prefix: str) -> Iterable[tuple[str, str]]:
     for key, item in value.items():
-        name = _NO_KEY.sub("_", f"{prefix}.{key}" if prefix else key)
+        name = NO_KEY.sub("_", f"{prefix}.{key}" if prefix else key)
         if isinstance(item, Mapping):
             yield from _entries(item, name)
         else:

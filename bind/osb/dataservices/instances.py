@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Final
 
 from bind.osb.dataservices import managed, rules
-from bind.osb.dataservices.store import Kept, Stated, Store
-from bind.osb.decisions import causes, instance, record, turn
+from bind.osb.dataservices.store import Kept, Stated, Store, Turn
+from bind.osb.decisions import causes, instance, record
 from bind.osb.decisions.record import Intent, Record, State, identifier
 from bind.osb.decisions.view import Ask, BindingView, InstanceView, Next, stamped
 from reconciler.api.osb import GeneratedKind
@@ -161,10 +161,10 @@ class Instances(Store[Seen]):
     def look(self, seen: Seen, kept: Kept) -> Next:
         return instance.look(replace(self.view(seen, kept), free=True))
 
-    def answer(self, seen: Seen, kept: Kept, ask: Ask, outcome: Outcome) -> Next:
+    def answered(self, seen: Seen, kept: Kept, ask: Ask, outcome: Outcome) -> Turn:
         if isinstance(outcome, outcomes.Done) and outcome.parameters is not None:
             outcome = replace(outcome, parameters=rules.in_order(outcome.parameters))
-        return turn.answered(self.view(seen, kept), ask, outcome).next
+        return Store.answered(self, seen, kept, ask, outcome)
 
     def call(self, seen: Seen, call: Call) -> Call:
         organization = manifest.get_text(seen.wanted, "organizationGuid")

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from bind.osb.dataservices import managed, rules
 from bind.osb.decisions import causes, record
+from bind.osb.decisions import turn as turns
 from bind.osb.decisions.record import Record
-from bind.osb.decisions.view import SOON, Ask, Next, Pause
+from bind.osb.decisions.view import SOON, Ask, InstanceView, Next, Pause
 from reconciler.api.osb import BROKER_RECORD
 from reconciler.blueprints.offering import outcomes
 from reconciler.blueprints.offering.messages import Call
@@ -90,12 +91,12 @@ class Store(ABC, Generic[S]):
         """Return the decision where nothing can be decided now; None where it can."""
 
     @abstractmethod
-    def look(self, seen: S, kept: Kept) -> Next:
-        """Decide from the present state."""
+    def view(self, seen: S, kept: Kept) -> InstanceView:
+        """Return the instance and its bindings, as they are decided about."""
 
     @abstractmethod
-    def answer(self, seen: S, kept: Kept, ask: Ask, outcome: Outcome) -> Next:
-        """Decide from the answer to a call."""
+    def look(self, seen: S, kept: Kept) -> Next:
+        """Decide from the present state."""
 
     @abstractmethod
     def call(self, seen: S, call: Call) -> Call:
@@ -144,7 +145,7 @@ class Store(ABC, Generic[S]):
     def answered(self, seen: S, kept: Kept, ask: Ask, outcome: Outcome) -> Turn:
         """Decide from the answer to a call."""
         kept = self.recalled(seen, kept)
-        next_ = self.answer(seen, kept, ask, outcome)
+        next_ = turns.answered(self.view(seen, kept), ask, outcome).next
         kept, made = self._after(seen, kept, next_, decisions.NOTHING)
         is_step = made.again == SOON and not self._writes(seen, kept, made)
         turn = self._unsaid(seen, kept) if is_step else self._ends(seen, kept, made, outcome)

@@ -120,7 +120,9 @@ def _refused(seen: Seen, plan: Plan) -> tuple[Cause, str] | None:
     """Return the reason why a plan has no such binding. A rotation repeats accepted parameters."""
     if not plan.bindable:
         return causes.NOT_BINDABLE, f"plan {plan.name} has no bindings"
-    problem = validation.of_bind(plan, parameters_of(seen.claim)) if seen.current is None else ""
+    if seen.current is not None:
+        return None
+    problem = validation.of_new(plan, plan.schemas.bind, parameters_of(seen.claim))
     return (causes.BIND_INVALID, problem) if problem else None
 
 

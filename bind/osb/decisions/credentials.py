@@ -33,7 +33,7 @@ KEPT: Final = "Kept"
 
 MOST_OCTETS: Final = 1024 * 1024  # that an API server takes in the values of a Secret
 _LONGEST_KEY: Final = 253
-_NO_KEY: Final = re.compile(r"[^-._a-zA-Z0-9]")
+NO_KEY: Final = re.compile(r"[^-._a-zA-Z0-9]")
 OVERLAP: Final = timedelta(hours=1)
 _LEAST_EVERY: Final = timedelta(minutes=1)
 _LEAST_MARGIN: Final = timedelta(minutes=10)
@@ -97,7 +97,7 @@ def _values(credentials: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def _cleaned(key: str) -> str:
-    cleaned = _NO_KEY.sub("_", key)[:_LONGEST_KEY] or "_"
+    cleaned = NO_KEY.sub("_", key)[:_LONGEST_KEY] or "_"
     return f"_{cleaned[1:]}" if cleaned == "." or cleaned.startswith("..") else cleaned
 
 

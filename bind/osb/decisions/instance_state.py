@@ -50,7 +50,7 @@ def invalid(view: InstanceView, target: Sent, sent: Sent | None) -> str:
         return ""
     parameters = parameters_of(view.live)
     if sent is None:
-        return validation.of_create(plan, parameters)
+        return validation.of_new(plan, plan.schemas.create, parameters)
     changed = target.changed(sent) if sent.digest else set[str]()
     return validation.of_update(plan, parameters, changed)
 

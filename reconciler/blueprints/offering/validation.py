@@ -329,14 +329,9 @@ def _left_out(schema: Any, place: str) -> Iterator[str]:
             yield from _left_out(value, at)
 
 
-def of_create(plan: Plan, parameters: Mapping[str, JSON]) -> str:
-    """Return why a plan refuses parameters of a new instance; "" where it may not."""
-    return _refusal(plan, checked(plan.schemas.create).problems(parameters))
-
-
-def of_bind(plan: Plan, parameters: Mapping[str, JSON]) -> str:
-    """Return why a plan refuses parameters of a new binding; "" where it may not."""
-    return _refusal(plan, checked(plan.schemas.bind).problems(parameters))
+def of_new(plan: Plan, schema: JSON, parameters: Mapping[str, JSON]) -> str:
+    """Return why a plan refuses parameters by one of its schemas; "" where it may not."""
+    return _refusal(plan, checked(schema).problems(parameters))
 
 
 def of_update(plan: Plan, parameters: Mapping[str, JSON], changed: Iterable[str]) -> str:
@@ -347,7 +342,7 @@ def of_update(plan: Plan, parameters: Mapping[str, JSON], changed: Iterable[str]
     named = changeable(plan.schemas)
     if named is None:
         schema = plan.schemas.update if limits_updates(plan.schemas.update) else plan.schemas.create
-        return _refusal(plan, checked(schema).problems(parameters))
+        return of_new(plan, schema, parameters)
     frozen = [
         f"{_shown([name])} cannot be changed" for name in sorted(changed) if name not in named
     ]

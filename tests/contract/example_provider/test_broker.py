@@ -11,13 +11,12 @@ from postgresql_broker.catalogue import BIG, ENCODING, OFFERING, SESSIONS, SMALL
 from postgresql_broker.instances import database_of
 from postgresql_broker.store import Store
 from postgresql_server.postgres import Postgres
+from reconciler.api.osb import BrokerSpec
 from reconciler.blueprints.offering import messages
 from reconciler.blueprints.offering.catalogue import MaintenanceInfo
 from reconciler.blueprints.offering.outcomes import Absent, Done, Gone
-from reconciler.broker.client import BrokerAddress, BrokerClient
+from reconciler.broker.client import BrokerClient, address_of
 from reconciler.core.errors import ConfigError
-from reconciler.core.secret import Secret
-from reconciler.kube.connection import BasicAuth
 from tests.support.eventually import eventually
 from tests.support.operated import fresh, running
 
@@ -118,8 +117,9 @@ def test_a_login_gets_into_no_other_database(server, platform, instance):
 
 
 async def test_our_own_client_understands_every_answer(platform):
-    login = BasicAuth(platform.username, Secret(platform.password))
-    way, one = BrokerAddress(platform.url, login), fresh()
+    texts = {"username": platform.username, "password": platform.password}
+    way = address_of(BrokerSpec("example", url=platform.url), {"stringData": texts})
+    one = fresh()
     about = (one, OFFERING, SMALL)
     bound = (one, "web", OFFERING, SMALL)
     async with BrokerClient(

@@ -11,12 +11,13 @@ from reconciler.api.osb import BrokerSpec
 from reconciler.broker.client import BrokerAddress, address_of
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.kube.connection import BasicAuth, ClientCertificate, Token
+from reconciler.web.outbound import Tls
 
 CANARY = "c4n4ry"
 URL = "https://broker.example"
 SPEC = BrokerSpec("acme", "klutch-osb", url=URL, secret="acme-broker")
 LOGIN = {"username": "me", "password": CANARY}
+PAIR = base64.b64encode(f"me:{CANARY}".encode()).decode()
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +42,16 @@ def fault_of(spec, held):
 
 def test_a_name_and_a_password():
     found = address_of(SPEC, secret(**LOGIN))
-    assert found.credentials == BasicAuth("me", Secret(CANARY))
-    assert (found.url, found.ca, found.api_version) == (URL, None, "2.17")
+    assert found.authorization == Secret(f"Basic {PAIR}")
+    assert found.secrets == (Secret(CANARY), Secret(PAIR))
+    assert (found.url, found.tls, found.api_version) == (URL, Tls(), "2.17")
     assert CANARY not in repr(found)
     assert found.digest not in repr(found)
 
 
 def test_a_token_and_a_line_break_of_an_editor():
-    assert address_of(SPEC, secret(token=f"{CANARY}\n")).credentials == Token(Secret(CANARY))
+    found = address_of(SPEC, secret(token=f"{CANARY}\n"))
+    assert (found.authorization, found.secrets) == (Secret(f"Bearer {CANARY}"), (Secret(CANARY),))
 
 
 def test_a_client_certificate_and_an_authority(pair):
@@ -56,20 +59,20 @@ def test_a_client_certificate_and_an_authority(pair):
     found = address_of(
         SPEC, secret(**{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate})
     )
-    assert found.credentials == ClientCertificate(certificate.rstrip(), Secret(key.rstrip()))
-    assert found.ca == certificate.rstrip().encode()
+    certificate, shown = certificate.rstrip(), Secret(key.rstrip())
+    assert found.tls == Tls(certificate, certificate, shown)
+    assert (found.authorization, found.secrets) == (None, (shown,))
 
 
 def test_no_secret_is_no_credentials():
     spec = replace(SPEC, secret="", insecure=True)
     found = address_of(spec, None)
-    assert (found.credentials, found.insecure) == (None, True)
-    assert isinstance(found, BrokerAddress)
+    assert found == BrokerAddress(URL, tls=Tls(insecure=True), digest=found.digest)
 
 
 def test_texts_of_a_file():
     found = address_of(SPEC, {"stringData": LOGIN})
-    assert found.credentials == BasicAuth("me", Secret(CANARY))
+    assert found.authorization == Secret(f"Basic {PAIR}")
     assert found.digest == address_of(SPEC, secret(**LOGIN)).digest
 
 
@@ -126,9 +129,21 @@ FAULTS = {
         secret(**{"tls.crt": CANARY, "tls.key": CANARY}),
         "tls.crt: the client certificate and its key are not usable",
     ),
-    "an authority that is none": (SPEC, secret(**{"ca.crt": CANARY}), "ca.crt: it is no PEM"),
-    "an authority that is empty": (SPEC, secret(**{"ca.crt": ""}), "ca.crt: it is no PEM"),
-    "an authority beyond ASCII": (SPEC, secret(**{"ca.crt": "ä"}), "ca.crt: it is no PEM"),
+    "an authority that is none": (
+        SPEC,
+        secret(**{"ca.crt": CANARY}),
+        "ca.crt: the author",
+    ),
+    "an authority that is empty": (
+        SPEC,
+        secret(**{"ca.crt": ""}),
+        "ca.crt: the author",
+    ),
+    "an authority beyond ASCII": (
+        SPEC,
+        secret(**{"ca.crt": "ä"}),
+        "ca.crt: the author",
+    ),
     "what is no base64": (SPEC, {"data": {"token": "%%"}}, "acme-broker: token: it is no text"),
     "what is no text": (SPEC, {"data": {"token": "/w=="}}, "acme-broker: token: it is no text"),
     "another version": (replace(SPEC, api_version="3.0"), secret(), "acme: apiVersion: no version"),

@@ -151,5 +151,6 @@ def test_a_change_is_to_fit_what_the_plan_says_of_changes(update, given, changed
 
 def test_many_problems_are_counted():
     plan = Plan("plan-s", "small", schemas=Schemas(bind={"required": ["a", "b", "c", "d", "e"]}))
-    assert validation.of_bind(plan, {}).endswith("parameters.c is missing; and 2 more")
-    assert validation.of_create(plan, {}) == ""
+    said = validation.of_new(plan, plan.schemas.bind, {})
+    assert said.endswith("parameters.c is missing; and 2 more")
+    assert validation.of_new(plan, plan.schemas.create, {}) == ""
