@@ -36,6 +36,7 @@ from tests.support.bound_scenes import (
     shown,
     until,
 )
+from tests.support.broker_wire import certified
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
@@ -238,9 +239,10 @@ async def test_a_stored_version_that_is_replaced_costs_no_claim_a_field(
     scene: Scene, tmp_path: Path
 ) -> None:
     """The provider's webhook converts its copies; nothing converts claims."""
-    size, clock, webhook = {"type": "string"}, ForwardClock(), Converter(tls=tmp_path)
+    size, clock, trusted = {"type": "string"}, ForwardClock(), certified(tmp_path)
+    webhook = Converter(tls=trusted.context)
     webhook.start()
-    ca = base64.b64encode(webhook.ca or b"").decode()
+    ca = base64.b64encode(trusted.ca.encode()).decode()
     config = {"clientConfig": {"url": webhook.url, "caBundle": ca}}
     conversion = {"strategy": "Webhook", "webhook": {**config, "conversionReviewVersions": ["v1"]}}
     one, two = await konnector_crds.two_versions(scene)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -18,9 +19,10 @@ _CHUNK = b"a" * 65536
 class LoopbackServer(ThreadedServer):
     """Serves what `exchanged` says. `under_way` is how many requests it has now."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
         super().__init__()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self._tls = tls
+        self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
         self.under_way = 0
 
     @abstractmethod
