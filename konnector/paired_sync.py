@@ -82,10 +82,10 @@ class ServiceInformers(InformerSet[str]):
             return None
         return self.synced(app_namespace)
 
-    def all(self) -> dict[str, ReadYourWrites]:
-        """Return all objects that were seen, by app namespace."""
-        found = {app: self.of(app) for app in self._followed}
-        return {app: recent for app, recent in found.items() if recent is not None}
+    @property
+    def read(self) -> list[str]:
+        """The app namespaces of which all objects were seen."""
+        return [app for app in self._followed if self.of(app) is not None]
 
     async def run(self) -> None:
         if not self._spec.kind.namespaced:
@@ -254,7 +254,7 @@ class PairedSync(TaskSupervisor):
             self._controller.enqueue(ObjectKey(app_namespace, name), BEHIND)
 
     def enqueue_everything(self) -> None:
-        for app_namespace in self._there.all():
+        for app_namespace in self._there.read:
             self.enqueue_all(app_namespace)
 
     def record(self, about: Manifest | None, note: Note, kind: Kind | None = None) -> None:

@@ -1,9 +1,9 @@
 """Syncs the claims of one exported kind with their copies: views -> Seen -> decide -> writes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from konnector.claim import copies, decide, orphans, status
 from konnector.claim.copies import InstanceTerms, Pair
@@ -25,6 +25,9 @@ from reconciler.core.refs import ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites
 from reconciler.kube.store import Index
 
+if TYPE_CHECKING:
+    from konnector.provider.sync_manager import Syncs
+
 _NO_ANSWER: Final = "No service namespace yet: the control plane or klutch-bind has not answered"
 _BOUND: Final = "bound"
 _LIVING: Final = "living"
@@ -33,13 +36,10 @@ _UNSTAMPED: Final = "unstamped"
 
 
 class Claims(PairedSync):
-    """The sync of the claims of one kind with their copies.
+    """The sync of the claims of one kind with their copies."""
 
-    `moved` is called with an app namespace when `live_in` says something else of it.
-    """
-
-    def __init__(self, pair: Pair, link: SyncContext, *, moved: Callable[[str], None]) -> None:
-        self.pair, self._moved, self._terms = pair, moved, InstanceTerms()
+    def __init__(self, pair: Pair, link: SyncContext, services: "Syncs") -> None:
+        self.pair, self._services, self._terms = pair, services, InstanceTerms()
         names = name if pair.kind.namespaced else self._claim_name
         copies_of = {NAME: names, _BOUND: self._bound(names), _UNSTAMPED: copies.unstamped}
         claims_by = {**CLAIM_INDEXES, _LIVING: copies.living, _UID: copies.uid}
@@ -99,7 +99,7 @@ class Claims(PairedSync):
         lives = self.live_in(app_namespace)
         if lives != (app_namespace in self._lived_in):
             (self._lived_in.add if lives else self._lived_in.discard)(app_namespace)
-            self._moved(app_namespace)
+            self._services.look_again(app_namespace)
 
     def has_copies(self, app_namespace: str) -> bool:
         """Return whether bound copies belong to an app namespace, or may do."""
@@ -141,6 +141,8 @@ class Claims(PairedSync):
             self.guard.note(place)
             return await self._sync_unmapped(place)
         seen = self._look(place, there)
+        if seen.beside is None and self.waited(place) < RECHECK.total_seconds():
+            return SOON
         decision, seen = await self._decided(seen)
         if seen.create_guard and await self._is_there(seen):
             return SOON  # a view is behind
@@ -148,7 +150,7 @@ class Claims(PairedSync):
         self._note(seen)
         await self._act(seen, decision, there)
         if was_lost and there.get(*seen.copy_place) is not None:
-            self._moved(place.namespace)  # credentials beside it were kept for its sake
+            self._services.look_again(place.namespace)  # credentials were kept for its sake
         return self._again(seen)
 
     def _look(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
@@ -174,6 +176,7 @@ class Claims(PairedSync):
             copied=claim is not None and self._is_copied(claim),
             left=self._returns.left(place, claim),
             few=self._terms.few,
+            beside=() if copy else self._services.beside(self.kind, claim),
         )
 
     def _create_guard(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> str:
@@ -207,7 +210,7 @@ class Claims(PairedSync):
         while True:
             found = decide.decide(self.pair, seen)
             if isinstance(found, Decision):
-                claim = seen.claim if found.deletes else None
+                claim = seen.claim if found.deletes and seen.copy else None
                 terms = self._terms
                 if claim is None or not (guard := await self._deletions.guard(seen, claim, terms)):
                     return found, seen
@@ -306,6 +309,8 @@ class Claims(PairedSync):
             self.drop_event(place)
             self.report(place, "")
             return None
+        terms = self.link.guards.terms(self.kind.resource)
+        seen = Seen(place, place, claim, None, terms, self.link.now())
         if not is_deleting(claim):
             obstacle = self._obstacle(place.namespace)
             self.link.want(place.namespace)
@@ -313,32 +318,21 @@ class Claims(PairedSync):
             if not obstacle and (left := NOTED_AFTER - self.waited(place)) > 0:
                 return timedelta(seconds=left)
             why = obstacle or self.link.cut_off() or _NO_ANSWER
-            await self._wait(place, claim, Note("NotServed", why, "Warning"))
+            note = Note("NotServed", why, "Warning")
+            self.record(claim, note)
+            decision = decide.waiting(self.pair, seen, claim, note)
+            await self.link.executor.execute(decision, recents=(self.here,))
             return RECHECK
         if self.link.mappings.get(place.namespace) is None:
-            terms = self.link.guards.terms(self.kind.resource)
-            seen = Seen(place, place, claim, None, terms, self.link.now())
-            decision, seen = await self._decided(seen)
+            decision, _ = await self._decided(seen)
             await self.link.executor.execute(decision, recents=(self.here,))
         return None
 
-    async def _wait(self, place: ObjectKey, claim: Manifest, note: Note) -> None:
-        """Report at a claim that has no service namespace why it waits."""
-        terms = self.link.guards.terms(self.kind.resource)
-        seen = Seen(place, place, claim, None, terms, self.link.now())
-        self.record(claim, note)
-        found = decide.waiting(self.pair, seen, claim, note)
-        await self.link.executor.execute(found, recents=(self.here,))
-
     def _obstacle(self, app_namespace: str) -> str:
         """Return why a mapping that is there has no service namespace, as the backend reports."""
-        if self.link.mappings.get(app_namespace) is None:
-            return ""
-        cluster_binding = self.link.views.cluster_binding
-        reported = conditions.get(
-            cluster_binding, conditions.SERVICE_NAMESPACES_READY, conditions.FALSE
-        )
-        if reported is None:
+        cluster_binding, unready = self.link.views.cluster_binding, conditions.FALSE
+        reported = conditions.get(cluster_binding, conditions.SERVICE_NAMESPACES_READY, unready)
+        if reported is None or self.link.mappings.get(app_namespace) is None:
             return ""
         return f"There is no service namespace for {app_namespace}: {reported.message}"
 
@@ -356,13 +350,10 @@ class Claims(PairedSync):
         return namespace is None or is_deleting(namespace)
 
     def _settled(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> bool:
-        tried = self._tried.get(place)
-        if tried is None:
-            return False
         if claim is None or copy is None:
-            del self._tried[place]
+            self._tried.pop(place, None)
             return False
-        return tried == self._state(claim, copy)
+        return place in self._tried and self._tried[place] == self._state(claim, copy)
 
     def _note_applied(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
         """Remember an apply after which the copy still differs from the claim.

@@ -196,16 +196,11 @@ def is_left(group: str, key: str, more: Set[str] = NO_MORE) -> bool:
     return not key.startswith(_STAYS) and not goes_up(group, key, more)
 
 
-def travelling_labels(live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str]:
-    """Return the labels that go to the other side."""
-    return {key: value for key, value in manifest.labels_of(live).items() if travels(key, more)}
-
-
-def travelling_annotations(live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str]:
-    """Return the annotations that go to the other side."""
+def travelling(group: str, live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str]:
+    """Return the `labels` or `annotations` that go to the other side."""
     return {
         key: value
-        for key, value in manifest.annotations_of(live).items()
+        for key, value in manifest.get_text_map(live, "metadata", group).items()
         if travels(key, more) and (key not in _WISHES or len(value) <= _LONGEST_WISH)
     }
 
@@ -236,9 +231,9 @@ def moved(
     metadata: dict[str, JSON] = {"name": to.name}
     if to.namespace:
         metadata["namespace"] = to.namespace
-    if labels := travelling_labels(live, more):
+    if labels := travelling("labels", live, more):
         metadata["labels"] = labels
-    metadata["annotations"] = {**travelling_annotations(live, more), **marks}
+    metadata["annotations"] = {**travelling("annotations", live, more), **marks}
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,

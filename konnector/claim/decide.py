@@ -56,8 +56,8 @@ class Seen:
     when this one may get it without another reason, None: it has it. `copied`: the claim's marks
     are those of another claim, which lives. `withdrawn`: the kind is going: no copy is made at all.
     `left`: fields that the provider takes away each time, so that they are its own.
-    `few`: so many deletions at once are never too many.
-    `same_namespace`: the API server says that the app namespace is the one that was mapped.
+    `few`: so many deletions at once are never too many. `same_namespace`: the API server says that
+    the app namespace is the mapped one. `beside` deletes what came for the claim; None: unknown.
     """
 
     place: ObjectKey
@@ -80,6 +80,7 @@ class Seen:
     left: frozenset[str] = frozenset()
     same_namespace: bool = False
     few: int = rules.FEW
+    beside: Sequence[Step] | None = ()
 
 
 def state_of(seen: Seen, *, refused: bool) -> str | None:
@@ -131,7 +132,7 @@ def waiting(pair: Pair, seen: Seen, claim: Manifest, note: Note) -> Decision:
 def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
     """Return the fields of the copy that the claim decides about, without identity."""
     metadata: dict[str, JSON] = {
-        "annotations": {**copies.travelling_annotations(claim, pair.carries), **pair.marks}
+        "annotations": {**copies.travelling("annotations", claim, pair.carries), **pair.marks}
     }
     labels = manifest.labels_of(claim)
     if up := {key: labels[key] for key in labels if copies.goes_up("labels", key, pair.carries)}:
@@ -173,7 +174,7 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         return NOTHING
     if copy is None or _is_let_go(seen, claim, copy):
         waits = "The copy is gone: the claim waits until they are removed"
-        return replace(writes(freed), notes=_finalizer_notes(claim, waits))
+        return replace(writes(*(seen.beside or ()), freed), notes=_finalizer_notes(claim, waits))
     if manifest.is_deleting(copy):
         found = claim_status.deletion_note(copy, waited(seen, claim))
         carried = _decision(status.carried(pair, claim, copy, is_up=False))
@@ -270,8 +271,9 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
     if is_kept:
         return _let_be(pair, copy, tasks)
     found = _decision(*tasks, () if is_up else _spec_up(pair, copy, _stamped(wanted, claim)))
-    late = status.unready(copy, seen.now)
-    return replace(found, notes=(*map(status.left_to_provider, sorted(left)), *late))
+    late = claim_status.unready_note(copy, seen.now) if copy.get("status") else None
+    notes = (*map(status.left_to_provider, sorted(left)), late)
+    return replace(found, notes=tuple(filter(None, notes)))
 
 
 def _let_be(pair: Pair, copy: Manifest, tasks: Sequence[tuple[Step, ...]]) -> Decision:

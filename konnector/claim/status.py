@@ -77,13 +77,6 @@ def resumed(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
     return () if change is None else _patch(pair, claim, {**before, **change})
 
 
-def unready(copy: Manifest, now: datetime) -> tuple[Note, ...]:
-    """Return the Event about a claim whose copy has not been ready for long."""
-    waited = claim_status.unready_for(copy, now) if copy.get("status") else None
-    note = None if waited is None else claim_status.unready_note(copy, waited)
-    return () if note is None else (note,)
-
-
 def unready_in(copy: Manifest, now: datetime) -> timedelta | None:
     """Return the time of the next look; None where the copy is ready, or has no conditions."""
     waited = claim_status.unready_for(copy, now) if copy.get("status") else None

@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from konnector import APP_CLUSTER
 from konnector.claim import orphans
 from konnector.claim.copies import owner_of
 from konnector.context import SyncContext
@@ -20,11 +21,11 @@ from konnector.permission_claim.rules import Rule
 from konnector.permission_claim.ways import Seen, Way
 from reconciler.controller import tracing
 from reconciler.controller.tasks import TaskSupervisor
-from reconciler.controller.tracing import Write, secret_down
+from reconciler.controller.tracing import secret_down
 from reconciler.core import keys, manifest
-from reconciler.core.decision import NOTHING, Decision
+from reconciler.core.decision import NOTHING, Step, deletion
 from reconciler.core.errors import ClusterError, Conflict, Forbidden, Missing, Oversized, Rejected
-from reconciler.core.manifest import Manifest, name_of, resource_version_of
+from reconciler.core.manifest import Manifest, name_of, resource_version_of, uid_of
 from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites, pause
 from reconciler.kube.store import without_managed_fields
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 # The kept fields of objects in the app cluster that no konnector created: not their content.
 _METADATA: Final = ("apiVersion", "kind", "metadata", "type")
+_CLAIM: Final = "claim"
 _TERMINATING: Final = "is being terminated"  # the API server's words about a namespace in deletion
 
 
@@ -47,7 +49,9 @@ class PermissionClaims(PairedSync):
         super().__init__(
             "claims",
             link,
-            InformerSpec(kind, _trimmed, {}, partial(self._note_end, keys.OWNER_CONSUMER)),
+            InformerSpec(
+                kind, _trimmed, {_CLAIM: _claim}, partial(self._note_end, keys.OWNER_CONSUMER)
+            ),
             InformerSpec(
                 kind,
                 without_managed_fields,
@@ -111,39 +115,57 @@ class PermissionClaims(PairedSync):
             seen = await self._afresh(seen)
             kept = _ends(seen) and await self._is_kept(seen)
         decision = NOTHING if kept else decide.decide(seen)
-        if self.guard.note(place, orphan=_orphan(seen) is not None):
+        orphan = _orphan(seen)
+        if self.guard.note(place, orphan=orphan is not None):
             self.link.callbacks.changed("")
-        claim = self._services.claim_of(place.namespace, seen.provider or {})
         for note in decision.notes:
             self.record(seen.consumer, note)
-            if claim is not None:  # its developer knows of the claim alone
+            if seen.claim is not None:  # its developer knows of the claim alone
                 about = replace(note, message=f"{self.kind.kind} {place.name}: {note.message}")
-                self.record(claim[1], about, claim[0])
+                self.record(seen.claim[1], about, seen.claim[0])
         if not decision.tasks:
             self.drop_event(place)
             self.report(place, "".join(note.message for note in decision.notes))
-            return RECHECK if kept else self._again(seen)
-        if wait := self._stamps_in(seen):
+            grace = orphan and orphans.changes_in(orphan, seen.terms, seen.now)
+            return RECHECK if kept else grace or None
+        urgent = decide.decide(replace(seen, stamps=False)).tasks
+        if not urgent and (wait := self.turn(place)):  # for marks that an earlier time lacks
             return wait
         if decision.deletes:
             self._present.discard(place)  # that it goes is not the developer's word
         write = await self.write(place, seen.consumer, decision, there)
-        if write is not None and tracing.is_on():
-            self._trace(seen, decision, write)
+        comes = self.kind == SECRET and DOWN in directions(decision)
+        if comes and write is not None and seen.provider is not None and tracing.is_on():
+            secret_down(tracing.trace_of(seen.claim[1] if seen.claim else seen.provider), write)
         return None
 
-    def _stamps_in(self, seen: Seen) -> timedelta | None:
-        """Return how long the marks wait that a copy of an earlier time lacks, and nothing else."""
-        urgent = decide.decide(replace(seen, stamps=False)).tasks
-        return None if urgent else self.turn(seen.claim_place)
+    def beside(self, kind: Kind, claim: Manifest) -> Sequence[Step] | None:
+        """Return the deletions of copies that came for a leaving claim, without their origins.
 
-    def _trace(self, seen: Seen, decision: Decision, write: Write) -> None:
-        comes = self.kind.resource == SECRET.resource and DOWN in directions(decision)
-        if comes and seen.provider is not None:
-            found = self._services.claim_of(seen.claim_place.namespace, seen.provider)
-            secret_down(tracing.trace_of(found[1] if found else seen.provider), write)
+        None: an origin may be there, for a garbage collector to delete.
+        """
+        namespace, owner = manifest.namespace_of(claim), (kind.kind, name_of(claim))
+        if (there := self.there(namespace)) is None:
+            return () if super().troubles else None
+        steps: list[Step] = []
+        for place in self.view.store.keys_by(_CLAIM, ObjectKey(namespace, uid_of(claim))):
+            seen = self._seen(place, there)
+            owners = manifest.get_maps(seen.provider, "metadata", "ownerReferences")
+            if {(one.get("kind"), one.get("name")) for one in owners} == {owner}:
+                return None
+            origin = manifest.annotations_of(seen.consumer or {}).get(keys.ORIGIN_UID, "")
+            if ways.way_of(replace(seen, ended=origin)) == (Way.COLLECT, keys.OWNER_PROVIDER):
+                steps.append(deletion(APP_CLUSTER, self.kind, seen.consumer or {}))
+        return steps
 
     async def _looked(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
+        seen = self._seen(place, there)
+        if not decide.needs_content(seen):
+            return seen
+        whole = await self.link.agent.app.get(Ref(self.link.agent.app.name, self.kind, *place))
+        return replace(seen, consumer=whole, consumer_partial=False)
+
+    def _seen(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
         kind = self.kind
         copy_place = ObjectKey(self.link.mappings.service(place.namespace), place.name)
         consumer, provider = self.here.get(*place), there.get(*copy_place)
@@ -151,7 +173,7 @@ class PermissionClaims(PairedSync):
             for side in (keys.OWNER_PROVIDER, keys.OWNER_CONSUMER):
                 self._ended.pop((side, place), None)
         absent = keys.OWNER_PROVIDER if provider is None else keys.OWNER_CONSUMER
-        seen = Seen(
+        return Seen(
             kind,
             self._rules,
             place,
@@ -162,6 +184,7 @@ class PermissionClaims(PairedSync):
             provider,
             consumer_partial=consumer is not None and not owner_of(consumer),
             space_uid=self.link.space_uid,
+            claim=self._services.claim_of(place.namespace, provider or {}),
             ended=self._ended.get((absent, place), ""),
             deleted_at=self._deleted_at(place, consumer, provider),
             living=self._services.living(place.namespace),
@@ -169,10 +192,6 @@ class PermissionClaims(PairedSync):
             reserved=self.link.is_reserved(place.namespace),
             is_kubeconfig=kind == SECRET and self.link.callbacks.is_kubeconfig(place),
         )
-        if not decide.needs_content(seen):
-            return seen
-        whole = await self.link.agent.app.get(Ref(self.link.agent.app.name, kind, *place))
-        return replace(seen, consumer=whole, consumer_partial=False)
 
     def _deleted_at(
         self, place: ObjectKey, consumer: Manifest | None, provider: Manifest | None
@@ -195,7 +214,7 @@ class PermissionClaims(PairedSync):
         """Note that a watch saw the deletion of an object, perhaps of an origin."""
         if self.link.mappings.service(app_namespace):
             place = ObjectKey(app_namespace, manifest.name_of(live))
-            self._ended[side, place] = manifest.uid_of(live)
+            self._ended[side, place] = uid_of(live)
 
     async def _afresh(self, seen: Seen) -> Seen:
         """Ask once more about the origin of a copy that may end, and about confirmations.
@@ -231,11 +250,6 @@ class PermissionClaims(PairedSync):
             return _TERMINATING in str(error)
         return False
 
-    def _again(self, seen: Seen) -> timedelta | None:
-        """Return when the grace of an orphan is over."""
-        copy = _orphan(seen)
-        return None if copy is None else orphans.changes_in(copy, seen.terms, seen.now)
-
     def report(self, place: ObjectKey, problem: str) -> None:
         """Report at the bindings the problem of an object; "" for none any more."""
         if problem == self._refused.get(place, ""):
@@ -245,6 +259,11 @@ class PermissionClaims(PairedSync):
         else:
             del self._refused[place]
         self.link.callbacks.changed("")
+
+
+def _claim(copy: Manifest) -> Sequence[ObjectKey]:
+    uid = manifest.annotations_of(copy).get(keys.CLAIM_UID)
+    return [ObjectKey(manifest.namespace_of(copy), uid)] if uid else []
 
 
 def _ends(seen: Seen) -> bool:

@@ -27,7 +27,9 @@ def needs_content(seen: Seen) -> bool:
 
     Of a partial object, a `type` that would keep it from going up counts as another one.
     """
-    return _lacks_content(seen, ways.way_of(seen)[0])
+    if not seen.consumer_partial or seen.consumer is None:
+        return False
+    return ways.way_of(seen)[0] in (Way.BRING, Way.CONFLICT)
 
 
 def decide(seen: Seen) -> Decision:
@@ -38,17 +40,11 @@ def decide(seen: Seen) -> Decision:
     object, another type of a Secret) is deleted and made again, once its finalizers let it go.
     """
     way, owner = ways.way_of(seen)
-    if way is Way.LEAVE or _lacks_content(seen, way):
+    if way is Way.LEAVE or needs_content(seen):
         return decision.NOTHING
     if way is Way.CONFLICT:
         return _conflict(seen)
     return decision.writes(*_steps(seen, way, owner))
-
-
-def _lacks_content(seen: Seen, way: Way) -> bool:
-    if not seen.consumer_partial or seen.consumer is None:
-        return False
-    return way in (Way.BRING, Way.CONFLICT)
 
 
 def _steps(seen: Seen, way: Way, owner: str) -> tuple[Step, ...]:
@@ -61,6 +57,8 @@ def _steps(seen: Seen, way: Way, owner: str) -> tuple[Step, ...]:
             keys.ORIGIN_UID: uid,
             keys.ORIGIN_SPACE_UID: seen.space_uid,
         }
+        if down and seen.claim:
+            marks[keys.CLAIM_UID] = manifest.uid_of(seen.claim[1])
         travel = _Travel(marks, carried_by(seen.rules, down=down))
         ref = Ref(to, seen.kind, *(seen.claim_place if down else seen.copy_place))
         brought = _brought(ref, origin, copy, travel)
@@ -119,11 +117,9 @@ def _must_be_made_anew(kind: Kind, origin: Manifest, copy: Manifest) -> bool:
 
 def _metadata_changes(origin: Manifest, copy: Manifest, travel: _Travel) -> dict[str, JSON]:
     noted, (marks, more) = manifest.annotations_of(copy), travel
-    labels = decision.merge_diff(
-        copies.travelling_labels(copy, more), copies.travelling_labels(origin, more)
-    )
-    annotations = decision.merge_diff(
-        copies.travelling_annotations(copy, more), copies.travelling_annotations(origin, more)
+    labels, annotations = (
+        decision.merge_diff(*(copies.travelling(group, one, more) for one in (copy, origin)))
+        for group in ("labels", "annotations")
     )
     annotations |= {key: value for key, value in marks.items() if noted.get(key) != value}
     annotations |= orphans.unmarks(copy)

@@ -115,13 +115,12 @@ class Rule:
         """
         return (
             self.reaches(place)
-            and (not self.labels or self._labelled(live))
+            and (
+                not self.labels
+                or any(one <= manifest.labels_of(live).items() for one in self.labels)
+            )
             and all(_is_met(term, place, live, partial) for term in self.fields)
         )
-
-    def _labelled(self, live: Manifest) -> bool:
-        present = manifest.labels_of(live).items()
-        return any(wanted <= present for wanted in self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +205,7 @@ def _rule(claim: Manifest, binding: str) -> Rule:
     return Rule(
         group=_fit(claim, "group", _SUBDOMAIN),
         version=_fit(claim, "version", _LABEL),
-        resource=_needed(claim, "resource"),
+        resource=_fit(claim, "resource", _LABEL),
         binding=binding,
         owner=_owner(selector),
         names=frozenset(listed) if listed and _ANY not in listed else None,
@@ -214,7 +213,11 @@ def _rule(claim: Manifest, binding: str) -> Rule:
         namespaces=None if spaces is None or _ANY in spaces else frozenset(spaces),
         literal_namespaces=frozenset(spaces or ()) - {_ANY},
         labels=tuple(_labels(selector)),
-        fields=tuple(_terms(selector)),
+        fields=tuple(
+            _term(term)
+            for text in _texts(selector, "fieldSelectors") or ()
+            for term in text.split(",")
+        ),
         recreate_when_consumer_side_deleted=recreate is None or recreate is True,
         replace_existing=manifest.get_bool(claim, "create", "replaceExisting"),
     )
@@ -233,13 +236,6 @@ def _fit(claim: Manifest, field: str, form: re.Pattern[str]) -> str:
     value = _text(claim, field)
     if not form.fullmatch(value):
         raise _Refused(f"'{_quoted(value)}' is not a {field}" if value else f"{field} is missing")
-    return value
-
-
-def _needed(claim: Manifest, field: str) -> str:
-    value = _text(claim, field)
-    if not value:
-        raise _Refused(f"{field} is missing")
     return value
 
 
@@ -275,12 +271,6 @@ def _labels(selector: Manifest) -> Iterator[frozenset[tuple[str, str]]]:
         if len(pairs) != len(labels):
             raise _Refused("selector.labelSelectors contains a label that is not a text")
         yield frozenset(pairs)
-
-
-def _terms(selector: Manifest) -> Iterator[Term]:
-    for text in _texts(selector, "fieldSelectors") or ():
-        for term in text.split(","):
-            yield _term(term)
 
 
 def _term(text: str) -> Term:

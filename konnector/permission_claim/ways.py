@@ -10,8 +10,8 @@ other space. Everything else is an obstacle on either side, until such a mark gi
 
 A copy ends with its origin, if a permission claim of that direction still reaches its name; its
 labels may no longer match. Proof is a watch that saw the deletion of the uid that the copy names,
-or an origin in deletion. An origin that is only absent makes the copy an orphan. If all permission
-claims were withdrawn, copies stay (E.3). Does not know where objects come from, and how many.
+an origin in deletion, or its claim in deletion. An origin that is only absent makes the copy an
+orphan. If all permission claims were withdrawn, copies stay (E.3). Does not know where objects are.
 """
 
 from collections.abc import Sequence, Set
@@ -57,8 +57,8 @@ class Seen:
     cluster, `copy_place` on the control plane. `consumer` is the object in the app cluster,
     `provider`, always whole, that on the control plane. `consumer_partial`: of `consumer` there
     is only metadata, because it is in a view without the content of what no konnector made (H28).
-    `space_uid` is that of this provider's space. `ended` is the uid of the last origin here that a
-    watch saw deleted, "" for none.
+    `space_uid` is that of this provider's space, `claim` the claim whose copy owns `provider`.
+    `ended` is the uid of the last origin here that is known to be deleted, "" for none.
     `terms`: on which an orphan goes at the time `now`.
     `deleted_at` is the resourceVersion that `provider` had when somebody else deleted its copy in
     the app cluster, "" where nobody is known to have done so.
@@ -78,6 +78,7 @@ class Seen:
     provider: Manifest | None = field(default=None, repr=False)
     consumer_partial: bool = False
     space_uid: str = ""
+    claim: tuple[Kind, Manifest] | None = field(default=None, repr=False)
     ended: str = ""
     deleted_at: str = ""
     living: Set[str] = frozenset()

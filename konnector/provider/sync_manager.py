@@ -11,6 +11,7 @@ from konnector.permission_claim.controller import ClaimedResource, PermissionCla
 from konnector.permission_claim.rules import Rule, rules_of
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import manifest
+from reconciler.core.decision import Step
 from reconciler.core.errors import Oversized
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
@@ -59,7 +60,7 @@ class Syncs(TaskSupervisor):
             else:
                 self._wanted[binding] = wanted
                 if binding not in self._instances:
-                    made = Claims(wanted.pair, self._link, moved=self._look_again)
+                    made = Claims(wanted.pair, self._link, self)
                     self._instances[binding] = made
                     self.start_worker(f"instances/{binding}", made)
                 self._instances[binding].follow(wanted.terms)
@@ -133,10 +134,21 @@ class Syncs(TaskSupervisor):
         """Return the claim whose copy owns an object, with its kind."""
         for owner in manifest.get_maps(origin, "metadata", "ownerReferences"):
             for one in self._instances.values():
-                if one.kind.kind == owner.get("kind"):
+                of_kind = manifest.get_text(owner, "apiVersion").startswith(f"{one.kind.group}/")
+                if of_kind and one.kind.kind == owner.get("kind"):
                     claim = one.here.get(app_namespace, manifest.get_text(owner, "name"))
                     return None if claim is None else (one.kind, claim)
         return None
+
+    def beside(self, kind: Kind, claim: Manifest | None) -> Sequence[Step] | None:
+        """Return the deletions of what came for a claim without its copy; None: not known yet."""
+        if claim is None or not (kind.namespaced and manifest.is_deleting(claim)):
+            return ()
+        found = [
+            one.sync.beside(kind, claim) if one.sync else (() if one.settled else None)
+            for one in self._claims.values()
+        ]
+        return None if None in found else [step for steps in found for step in steps or ()]
 
     def has_copies(self, app_namespace: str) -> bool:
         """Return whether bound copies belong to an app namespace, or may do."""
@@ -161,9 +173,9 @@ class Syncs(TaskSupervisor):
     def enqueue_everything(self) -> None:
         for one in self._instances.values():
             one.enqueue_everything()
-        self._look_again("")
+        self.look_again("")
 
-    def _look_again(self, app_namespace: str) -> None:
+    def look_again(self, app_namespace: str) -> None:
         """Have all looked at that may come down into an app namespace, or may no more."""
         for sync in self._running():
             sync.enqueue_all(app_namespace) if app_namespace else sync.enqueue_everything()

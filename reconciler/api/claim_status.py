@@ -142,12 +142,12 @@ def unready_for(copy: Manifest, now: datetime) -> timedelta | None:
     return max((now - one for one in since if one is not None), default=None)
 
 
-def unready_note(copy: Manifest, waited: timedelta) -> Note | None:
-    """Return the Event about a claim without a ready copy; None where it is early.
+def unready_note(copy: Manifest, now: datetime) -> Note | None:
+    """Return the Event about a claim without a ready copy; None where it is ready, or early.
 
     A composite resource repeats the conditions of what it is composed of, with the cause.
     """
-    if waited < _USUAL:
+    if (unready_for(copy, now) or timedelta()) < _USUAL:
         return None
     parts = manifest.get_map(copy, "status").values()
     below = ({"status": part} for part in parts if isinstance(part, Mapping))

@@ -71,7 +71,7 @@ APP_CLUSTER_UID: Final = f"{OWN_PREFIX}app-cluster-uid"
 # counts only at its place; copied to another one, it is a word.
 SPACE_UID: Final = f"{OWN_PREFIX}space-uid"  # on service namespaces, wide copies, kubeconfigs
 ACCOUNT_UID: Final = f"{OWN_PREFIX}account-uid"  # on a service namespace: of the ServiceAccount
-CLAIM_UID: Final = f"{OWN_PREFIX}claim-uid"  # on a copy, and beside `bound` on its claim
+CLAIM_UID: Final = f"{OWN_PREFIX}claim-uid"  # on a copy, its Secret here, and its claim
 ORIGIN_UID: Final = f"{OWN_PREFIX}origin-uid"  # on each claimed object that was brought, either way
 ORIGIN_SPACE_UID: Final = f"{OWN_PREFIX}origin-space-uid"  # beside it
 APP_NAMESPACE_UID: Final = f"{OWN_PREFIX}app-namespace-uid"  # on a mapping, and on its Namespace

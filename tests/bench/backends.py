@@ -124,9 +124,7 @@ class _Bench:
         for one in (await self._cluster.list(api.API_SERVICE_EXPORT_REQUEST)).items:
             ref = ref_of(self._cluster.name, api.API_SERVICE_EXPORT_REQUEST, one)
             await self._cluster.delete(
-                ref,
-                preconditions=Preconditions(uid_of(one)),
-                propagation=Propagation.BACKGROUND,
+                ref, preconditions=Preconditions(uid_of(one)), propagation=Propagation.BACKGROUND
             )
 
     async def second_start(self) -> None:

@@ -113,11 +113,7 @@ class _Bench:
         role = build(CLUSTER_ROLE, "binders", rules=[rule])
         await cluster.create(role, CLUSTER_ROLE, manager="bench")
         ref: Manifest = {"apiGroup": CLUSTER_ROLE.group, "kind": "ClusterRole", "name": "binders"}
-        group: Manifest = {
-            "apiGroup": CLUSTER_ROLE.group,
-            "kind": "Group",
-            "name": f"oidc:{GROUP}",
-        }
+        group: Manifest = {"apiGroup": CLUSTER_ROLE.group, "kind": "Group", "name": f"oidc:{GROUP}"}
         granted = build(CLUSTER_ROLE_BINDING, "binders", roleRef=ref, subjects=[group])
         await cluster.create(granted, CLUSTER_ROLE_BINDING, manager="bench")
 

@@ -68,9 +68,7 @@ class Browsers:
         # Shorter than the door keeps a connection that is not used: else both end it at once.
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=5)
         self._behind = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
         )
         self.took: dict[str, list[float]] = defaultdict(list)
         self.refused: Counter[str] = Counter()

@@ -8,7 +8,13 @@ import pytest
 
 from reconciler.blueprints import objects as spaces
 from reconciler.core import keys
-from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting, uid_of
+from reconciler.core.manifest import (
+    annotations_of,
+    controller_to,
+    finalizers_of,
+    is_deleting,
+    uid_of,
+)
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SECRET
 from tests.support.bound_scenes import Scene, new, remove, until
 from tests.support.konnector import USUAL, konnector
@@ -238,6 +244,42 @@ async def test_an_origin_on_its_way_out_takes_along_its_copy_and_no_other(scene:
             await until(lambda: there.lacks(SECRET, "creds"))
         finally:
             await remove(scene.app, NAMESPACE, "", there.namespace)
+
+
+@pytest.mark.parametrize("collector_lags", [False, True])
+async def test_what_a_claim_leaves_while_no_konnector_watches_goes_with_it(
+    scene: Scene, quiet: Scene, collector_lags: bool
+) -> None:
+    """Its deletionTimestamp proves the end of what came for it, whose own end nobody saw."""
+    (mine, copy), (_, moved) = sides(scene), ends(quiet)
+    freed: Any = {"metadata": {"finalizers": None}}
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            there, here = await bound(scene, DOWN)
+            await mine.make("other")
+            other = await until(lambda: copy.read("other"))
+            await copy.hold("service.example/hold")
+            owner = controller_to(scene.offer.kind, await copy.read())
+            if collector_lags:  # the model's does not, and knows owners by their uid
+                owner["uid"] = uid_of(other)
+            owned: Any = {"metadata": {"ownerReferences": [owner]}}
+            await there.make_all(SECRET, {"lives": {}, "creds": owned})
+            await until(lambda: here.read(SECRET, "lives"))
+            marks = {"annotations": annotations_of(await until(lambda: here.read(SECRET, "creds")))}
+            await moved.make(SECRET, "moved", metadata=marks)
+            await mine.delete()
+            await until(copy.goes)
+            if collector_lags:
+                await copy.patch(freed)
+                await until(copy.gone)
+        await (there.delete(SECRET, "creds") if collector_lags else copy.patch(freed))
+        await until(lambda: there.lacks(SECRET, "creds"))
+        assert await mine.goes()
+        async with konnector(scene.app.connection) as made:
+            await until(mine.gone)
+            await settled(made)
+            assert await here.all(SECRET) == ["lives"]
+            assert await moved.all(SECRET) == ["moved"]
 
 
 # T4: what comes down only comes where a developer uses the service, or where it is named

@@ -28,6 +28,7 @@ from tests.support.bound_scenes import (
     Scene,
     direct_scene,
     gone,
+    has,
     managed_scene,
     new,
     read,
@@ -88,7 +89,7 @@ async def test_a_second_binding_of_a_name_stops_nothing_and_takes_nothing_along(
         assert keys.BOUND in copy
         assert keys.RELEASED not in copy
         await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
-        await until(lambda: has_phase(scene, "Ready"))
+        await until(lambda: has(scene.instance(), "Ready", "status", "phase"))
         assert await says(scene.export(), "Connected")
 
 
@@ -118,10 +119,6 @@ async def test_what_a_tenant_binds_elsewhere_is_not_served_where_one_namespace_i
 
 async def drains(scene: Scene, ref: Ref) -> bool:
     return keys.DRAIN in manifest.finalizers_of(await scene.app.cluster.get(ref) or {})
-
-
-async def has_phase(scene: Scene, phase: str) -> bool:
-    return manifest.get_text(await scene.instance(), "status", "phase") == phase
 
 
 async def test_two_secrets_of_one_space_share_a_provider(

@@ -134,7 +134,7 @@ CLAIMS: Final = (
     ),
     Mutation(
         "unserved-claim",
-        r'await self\._wait\(place, claim, Note\("NotServed".*',
+        r"self\.record\(claim, note\)",
         "a claim without a service namespace has no Event",
         (f"{_MODEL}waiting.py",),
         new="pass",

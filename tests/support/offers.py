@@ -27,10 +27,7 @@ CREDENTIALS: Final[Manifest] = {
     "required": True,
     "selector": {"owner": "Provider"},
 }
-_SCHEMA: Final[Manifest] = {
-    "type": "object",
-    "properties": {"spec": OPEN, "status": OPEN},
-}
+_SCHEMA: Final[Manifest] = {"type": "object", "properties": {"spec": OPEN, "status": OPEN}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,7 @@ def test_where_not_to_listen(port):
         address(f"localhost:{port}")
 
 
-FOLLOWED = {
-    "a folder": (None, "not committed"),
-    "a ref": ("main", "committed"),
-}
+FOLLOWED = {"a folder": (None, "not committed"), "a ref": ("main", "committed")}
 
 
 @pytest.mark.parametrize(("ref", "text"), FOLLOWED.values(), ids=FOLLOWED.keys())

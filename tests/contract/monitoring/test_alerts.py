@@ -162,15 +162,9 @@ CASES = {
         "warning",
         "2 objects of eu rest, because another manager changes them back again and again.",
     ),
-    "a konnector sends no heartbeat": Case(
-        "KonnectorSilent",
-        {BEAT: "0+60x20 1200x60"},
-        *NO_BEAT,
-    ),
+    "a konnector sends no heartbeat": Case("KonnectorSilent", {BEAT: "0+60x20 1200x60"}, *NO_BEAT),
     "a konnector is gone": Case(
-        "KonnectorSilent",
-        {BEAT: "0+60x20 stale", UP: "1x20 0x60"},
-        *NO_BEAT,
+        "KonnectorSilent", {BEAT: "0+60x20 stale", UP: "1x20 0x60"}, *NO_BEAT
     ),
     "a konnector serves nothing any more": Case("KonnectorSilent", {BEAT: "0+60x20 stale"}, "60m"),
     "another konnector takes over": Case(

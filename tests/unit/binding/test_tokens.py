@@ -10,13 +10,7 @@ import pytest
 from klutchctl.binding import tokens
 from klutchctl.binding.progress import BadAnswer, BindEnded, Denied, NoConsent, Progress
 from klutchctl.binding.provider import Device
-from klutchctl.binding.tokens import (
-    Identity,
-    Sources,
-    TokenSource,
-    require_for,
-    subject_type,
-)
+from klutchctl.binding.tokens import Identity, Sources, TokenSource, require_for, subject_type
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.secret import Secret
 from reconciler.oidc.grants import Client

@@ -66,7 +66,7 @@ def test_a_wish_to_a_broker_travels_where_it_is_named_and_short():
     retry = "klutchctl.dev/osb-retry"
     for named, text, goes in ((retry, "1", True), (retry, "x" * 64, False), ("*", "1", False)):
         live = {"metadata": {"annotations": {retry: text, "klutchctl.dev/orphaned": "1"}}}
-        found = copies.travelling_annotations(live, frozenset({named}))
+        found = copies.travelling("annotations", live, frozenset({named}))
         assert found == ({retry: text} if goes else {})
 
 

@@ -94,8 +94,8 @@ def test_it_ends_and_both_sides_agree(both):
     claim, copy = both.app.live, both.plane.live
     assert keys.SYNCER in manifest.finalizers_of(claim)
     assert copies.is_managed(claim)
-    assert copies.travelling_labels(claim).items() <= manifest.labels_of(copy).items()
-    wanted = {**copies.travelling_annotations(claim), **both.pair.marks}
+    assert copies.travelling("labels", claim).items() <= manifest.labels_of(copy).items()
+    wanted = {**copies.travelling("annotations", claim), **both.pair.marks}
     assert wanted.items() <= manifest.annotations_of(copy).items()
     assert claim.get("status") == copy.get("status")
     assert _holds(copy.get("spec", {}), claim["spec"])

@@ -44,10 +44,7 @@ def made(state):
 def hostile(text):
     state = boards.hostile(text)
     placed = [
-        replace(
-            one,
-            units=tuple(replace(each, origin=Origin(text, 1, 1)) for each in one.units),
-        )
+        replace(one, units=tuple(replace(each, origin=Origin(text, 1, 1)) for each in one.units))
         for one in state.board.clusters
     ]
     return made(replace(state, board=replace(state.board, clusters=tuple(placed))))

@@ -93,11 +93,7 @@ TABLE = {
     ),
     "422 for any other reason": (ALL, (422, {}, WORDS), Refused("no")),
     "any other 4xx": (ALL, (400, {}, WORDS), Refused("no")),
-    "any other 4xx by a gateway": (
-        ALL,
-        (418, {}, HTML),
-        Refused("HTTP 418, without a reason"),
-    ),
+    "any other 4xx by a gateway": (ALL, (418, {}, HTML), Refused("HTTP 418, without a reason")),
     "408": (ALL, (408, {}, HTML), Unsent("HTTP 408, without a reason")),
     "429": (ALL, (429, SOON, WORDS), Unsent("no", LATER)),
     "503 that says until when": (ALL, (503, SOON, HTML), Unsent),

@@ -88,11 +88,7 @@ DEFAULTS: dict[str, tuple[dict[str, object], dict[str, object], tuple[bool, ...]
     "a plan says nothing": ({}, {}, (True, False, False)),
     "the offering is not bindable": ({"bindable": False}, {}, (False, False, False)),
     "the offering's bindable is missing": ({"bindable": None}, {}, (False, False, False)),
-    "the plan alone is bindable": (
-        {"bindable": False},
-        {"bindable": True},
-        (True, False, False),
-    ),
+    "the plan alone is bindable": ({"bindable": False}, {"bindable": True}, (True, False, False)),
     "the plan alone is not bindable": ({}, {"bindable": False}, (False, False, False)),
     "the offering's plans can change": ({"plan_updateable": True}, {}, (True, True, False)),
     "but not this one": (

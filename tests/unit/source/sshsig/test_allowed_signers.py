@@ -116,10 +116,7 @@ REFUSED = {
         f"a@x {line_of(b'ecdsa-sha2-nistp256', b'nistp384', b'x')}",
         "is no key of its type",
     ),
-    "more in the key": (
-        f"a@x {line_of(b'ssh-ed25519', b'x' * 32, b'y')}",
-        "is no key of its type",
-    ),
+    "more in the key": (f"a@x {line_of(b'ssh-ed25519', b'x' * 32, b'y')}", "is no key of its type"),
 }
 
 
