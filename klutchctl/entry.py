@@ -7,6 +7,7 @@ import heavy modules themselves.
 import gc
 import io
 import os
+import re
 import shlex
 import signal
 import sys
@@ -59,6 +60,7 @@ _OF_EVERY_COMMAND: Final = (ExitCode.SUCCESS, ExitCode.FAILED, ExitCode.INVALID,
 _MEANT: Final = frozenset({"report", "suspended"})
 COMPLETION: Final = "_KLUTCHCTL_COMPLETE"  # a variable
 _GONE: Final = ": the current folder was deleted. Change into another"
+_MAY_ACT: Final = re.compile(r"[^\n\t -~]|##")
 _MANY_FILES: Final = 8192  # for all clusters that are reached at once
 _CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 
@@ -127,7 +129,24 @@ def _replace_closed_streams() -> None:
             number = os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
     notes = io.BufferedWriter(_Notes(sys.stderr.fileno(), "w", closefd=False))
-    sys.stderr = io.TextIOWrapper(notes, "utf-8", errors="backslashreplace", line_buffering=True)
+    plain = io.TextIOWrapper(notes, "utf-8", errors="backslashreplace", line_buffering=True)
+    sys.stdout, sys.stderr = _Shown(sys.stdout), _Shown(plain)
+
+
+class _Shown(io.TextIOWrapper):
+    """A stream on which no text of others acts, cleaned or not. What draws uses `plain`."""
+
+    def __init__(self, plain: Any) -> None:
+        at_once = plain.line_buffering, plain.write_through
+        super().__init__(plain.buffer, plain.encoding, plain.errors, None, *at_once)
+        self.plain = plain
+
+    def write(self, text: str, /) -> int:
+        if _MAY_ACT.search(text):
+            from klutchctl.render.terminal import harmless
+
+            text = harmless(text)
+        return super().write(text)
 
 
 class _Notes(io.FileIO):

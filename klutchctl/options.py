@@ -10,6 +10,9 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import typer
 
+from reconciler.core.errors import ConfigError
+
+S = TypeVar("S")
 T = TypeVar("T")
 _BY_NAME: Final = inspect.Parameter.KEYWORD_ONLY
 
@@ -33,6 +36,14 @@ def flag(name: str, help: str) -> Any:
 def seconds(help: str, *, least: float = 0.1) -> Any:
     """Return an option with a time of at most a day."""
     return option("SECONDS", help, min=least, max=86_400)
+
+
+def checked(parse: Callable[[S], T], text: S) -> T:
+    """Parse an option. Raises typer.BadParameter."""
+    try:
+        return parse(text)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def with_options(command: Callable[..., T]) -> Callable[..., T]:

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from klutchctl.options import OnOff, Place, flag, option, seconds
+from klutchctl.options import OnOff, Place, checked, flag, option, seconds
 from klutchctl.settings import Settings
 
 _POLL: Final = 30.0
@@ -127,7 +127,7 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
         shard=tuple(sorted({*(control_plane or ())})),
         interval=interval,
         wait_timeout=wait_timeout,
-        storms=parsed.checked(parse_terms, storm),
+        storms=checked(parse_terms, storm),
         listen=parsed.address(listen, "--listen"),
         board=parsed.board(board, board_host or (), behind_proxy=board_behind_proxy),
         hooks=parsed.hooks(

@@ -200,7 +200,8 @@ def _screen(*, color: bool) -> "Callable[[Board], None]":
         if len(lines) > room > 2:
             cut = len(lines) - room + 2
             lines = [*lines[: room - 2], f"... {cut} more lines", lines[-1]]
-        typer.echo("\x1b[H\x1b[2J" + "\n".join(lines))
+        typer.echo("\x1b[H\x1b[2J", file=getattr(sys.stdout, "plain", sys.stdout), nl=False)
+        typer.echo("\n".join(lines))
 
     return show
 

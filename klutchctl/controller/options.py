@@ -1,27 +1,22 @@
 """The options of `klutchctl controller`, as values."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import typer
 
 from klutchctl.controller.sources import Followed
 from klutchctl.controller.storms import Terms as StormTerms
-from klutchctl.options import Place
+from klutchctl.options import Place, checked
 from klutchctl.web.hooks.hook import Hook, parse_hooks
 from reconciler.controller import flags
 from reconciler.controller.tasks import now_here
-from reconciler.core.errors import ConfigError
 from reconciler.core.names import KLUTCH_NAMESPACE
 from reconciler.source.signature import VerificationMode
 from reconciler.source.verification import Verification
 from reconciler.tls import TlsFiles
 from reconciler.watch.notify.sinks_file import Sink
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +83,6 @@ class Options:
 def address(text: str, where: str) -> flags.Address | None:
     """Return host and port of an option. Raises typer.BadParameter."""
     return checked(lambda one: flags.address(one, where), text)
-
-
-def checked(parse: Callable[[S], T], text: S) -> T:
-    """Parse an option. Raises typer.BadParameter."""
-    try:
-        return parse(text)
-    except ConfigError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def trust(place: Place, *, fleet: str | None) -> Trust:

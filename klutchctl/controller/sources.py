@@ -7,14 +7,15 @@ nothing while it is suspended.
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import typer
 
-from klutchctl.options import Place, folder_of
+from klutchctl.options import Place, checked, folder_of
 from klutchctl.settings import Settings
-from reconciler.core.errors import ConfigError, InvalidRepository, Problem
+from reconciler.core.errors import InvalidRepository, Problem
 from reconciler.fleet import load
 from reconciler.fleet.values import Fleet
 from reconciler.source import following
@@ -57,10 +58,8 @@ def of_place(place: Place, *, poll: float) -> Followed:
     """Return the source to follow in a place. Raises typer.BadParameter."""
     if place.oci is not None or place.artifact is not None:
         raise typer.BadParameter("an archive never changes: --oci and --artifact are read once")
-    try:
-        url = None if place.git is None else following.git_url(place.git, where="--git")
-    except ConfigError as error:
-        raise typer.BadParameter(str(error)) from None
+    parse = partial(following.git_url, where="--git")
+    url = None if place.git is None else checked(parse, place.git)
     return Followed(path=place.path, url=url, ref=place.ref, poll=poll, ca=place.git_ca)
 
 
@@ -70,10 +69,7 @@ def of_flux(text: str, place: Place, *, poll: float, verified: bool) -> Followed
 
     if not place.is_here or place.ref is not None:
         raise typer.BadParameter("--flux-source names the files: leave out --git and --ref")
-    try:
-        name = flux.flux_name(text, where="--flux-source")
-    except ConfigError as error:
-        raise typer.BadParameter(str(error)) from None
+    name = checked(partial(flux.flux_name, where="--flux-source"), text)
     return Followed(
         path=place.path, url=None, ref=None, poll=poll, flux=name, flux_verifies=verified
     )

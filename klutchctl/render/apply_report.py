@@ -311,7 +311,7 @@ def progress(stream: TextIO) -> Iterator[Lines | _Board]:
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(file=stream)
+    console = Console(file=getattr(stream, "plain", stream))
     board = _Board(console)
     # A plain string would be read as markup, and names and messages of others are in it.
     with Live(
@@ -352,7 +352,7 @@ def fleet_read(fleet: Fleet, warnings: Sequence[Problem], *, same: bool = False)
 
     `same`: they ask for just what those before them did.
     """
-    at = f" @ {fleet.revision[:_SHOWN_DIGITS]}" if fleet.revision else ""
+    at = f" @ {visible(fleet.revision[:_SHOWN_DIGITS])}" if fleet.revision else ""
     news = ", as before: nothing to apply" if same else ""
     lines = [f"Fleet {visible(fleet.name)}{at}: {len(fleet.units)} units{news}"]
     return "\n".join([*lines, *(f"Warning: {visible(str(one))}" for one in warnings)])

@@ -4,6 +4,7 @@ A pipeline's log is such a terminal: runners of GitHub, Forgejo and Azure take `
 `##vso[...]` anywhere in a line, and `::...` where one begins, as commands.
 """
 
+import json
 import logging
 import re
 import unicodedata
@@ -20,7 +21,7 @@ from reconciler.core.manifest import indented
 NAMES_SHOWN: Final = 3
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _COMMAND: Final = re.compile(r"##(?=\w*\[)")
-_STYLE: Final = re.compile(r"\x1b\[[0-9]+m")
+_STYLE: Final = re.compile(r"(\x1b\[(?:[01]|3[1-6])m)")  # of ours
 _WORDS: Final = re.compile(r"( *)([^ ]+)")  # other spaces are part of a value
 _STEP: Final = 4
 _USUAL: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "taskName"}
@@ -51,6 +52,19 @@ def visible(text: str) -> str:
 def visible_lines(text: str) -> str:
     """Return the text with its line breaks, and all else that does not print escaped."""
     return "\n".join(map(line, text.split("\n")))
+
+
+def harmless(text: str) -> str:
+    """Return a text for a stream: lines, tabs and our styles stay; the rest as JSON escapes it."""
+    text = _COMMAND.sub(r"#\\u0023", text)
+    parts = _STYLE.split(text)
+    parts[::2] = ["".join(map(_harmless, part)) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _harmless(one: str) -> str:
+    stays = one in "\n\t" or unicodedata.category(one) not in _UNSAFE
+    return one if stays else json.dumps(one)[1:-1]
 
 
 def line(text: str) -> str:
@@ -142,4 +156,4 @@ class Lines(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as it is called
         fields = record.__dict__.items() if record.levelno >= logging.WARNING else ()
         shown = (f" {key}={visible(str(value))}" for key, value in fields if key not in _USUAL)
-        return super().formatMessage(record) + "".join(shown)
+        return visible(super().formatMessage(record)) + "".join(shown)

@@ -149,7 +149,8 @@ class Lock:
             source=Source("klutchctl.dev/klutchctl", self._holder),
             now=self._now(),
         )
-        log.warning(message, extra={"lease": str(self._lease.ref)})
+        fields = {"lease": str(self._lease.ref), "holder": self._holder, "before": holder}
+        log.warning("the lock was taken from another run", extra=fields)
         try:
             await self._cluster.create(event, EVENT, manager=keys.MANAGER_CLI)
         except ClusterError as error:

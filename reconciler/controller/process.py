@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from reconciler.controller import log_context
 from reconciler.controller.tasks import Clock
+from reconciler.core.documents import one_line
 from reconciler.core.errors import KlutchError, origin
 from reconciler.kube import host
 
@@ -86,7 +87,7 @@ def exit_code(program: str, run: Callable[[], None]) -> int:
         run()
     except* Exception as errors:
         for sentence in sentences(errors, program):
-            print(f"Error: {sentence}", file=sys.stderr)
+            print(f"Error: {one_line(sentence)}", file=sys.stderr)
         code = 1
     return code
 
@@ -160,7 +161,7 @@ class Text(logging.Formatter):
             for name, value in _fields(record).items()
         }
         fields = "".join(f" {name}={value}" for name, value in shown.items())
-        message = record.getMessage().replace("\n", "\\n")
+        message = json.dumps(record.getMessage())[1:-1]
         return f"{_time(record)} {record.levelname} {message}{fields}"
 
 

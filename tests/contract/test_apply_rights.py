@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from klutchctl import repository
 from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.blueprints.objects import Marks, build, ownership_labels
+from reconciler.controller.lease import micro
+from reconciler.controller.tasks import now_here
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import JSON, Manifest, annotations_of, get_list, get_text, is_deleting
@@ -250,7 +253,8 @@ async def test_the_lock_is_given_back_and_may_be_broken(scene, tmp_path):
         await scene.apply()
         lease = refs.Ref(scene.plane.name, refs.LEASE, BIND, names.lock_lease(scene.fleet.name))
         assert get_text(await scene.at(lease), "spec", "holderIdentity") == ""
-        other = {"holderIdentity": "other", "renewTime": "2999-01-01T00:00:00.000000Z"}
+        renewed = micro(now_here() + timedelta(seconds=10))
+        other = {"holderIdentity": "other", "renewTime": renewed}
         await scene.plane.cluster.merge_patch(lease, {"spec": other}, manager="tests")
         scene.fleet.claims = ", claims: []"
         refused = await scene.apply(code=8)

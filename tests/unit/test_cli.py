@@ -274,6 +274,20 @@ def test_errors_that_cannot_be_written_change_no_exit_code(stream):
     assert process.returncode == 64
 
 
+OURS, OTHERS = "\x1b[31mé\x1b[0m\t", "\x1b]52;c;aGk=\x07\x9b2J\u202e\U000e0041\r##vso[x]"
+
+
+def test_text_of_others_that_was_not_cleaned_acts_on_no_stream():
+    code = (
+        "import sys\nfrom klutchctl import entry\n"
+        f"show = lambda one: print({OURS + OTHERS!r}, file=one)\n"
+        "entry.end_after(lambda _: any(map(show, (sys.stdout, sys.stderr))))"
+    )
+    done = ran([sys.executable, "-c", code], check=True)
+    shown = json.dumps(OTHERS)[1:-1].replace("##", r"#\u0023")
+    assert done.stdout == done.stderr == f"{OURS}{shown}\n"
+
+
 REFUSING = ["/sys", "/proc/nope", "/dev/null"]
 
 

@@ -30,6 +30,10 @@ LINES = {
     ),
     "numbers are not": (record(tries=3), "1970-01-01T00:00:00.007Z WARNING the sentence tries=3"),
     "a line stays one": (record("a\nb"), "1970-01-01T00:00:00.007Z WARNING a\\nb"),
+    "a sentence steers nothing": (
+        record("\x1b[2J\x9b"),
+        r"1970-01-01T00:00:00.007Z WARNING \u001b[2J\u009b",
+    ),
 }
 
 
@@ -75,10 +79,10 @@ def test_a_warning_of_a_command_says_what_it_is_about():
     lines = Lines("%(levelname)s %(name)s: %(message)s")
     level = logging.WARNING
     said = record(
-        "the API server warns", levelno=level, ref="eu: Queue a/b", warning="it is old\x1b"
+        "the API server\r warns", levelno=level, ref="eu: Queue a/b", warning="it is old\x1b"
     )
     assert lines.format(said) == (
-        r"WARNING bind: the API server warns ref=eu: Queue a/b warning=it is old\x1b"
+        r"WARNING bind: the API server\r warns ref=eu: Queue a/b warning=it is old\x1b"
     )
 
 
