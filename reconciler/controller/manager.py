@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 from reconciler.controller.health_server import NOTHING, SOON, Written
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.metrics import Metrics
-from reconciler.controller.tasks import TaskSupervisor, Worker, ended, gather_or_cancel
+from reconciler.controller.tasks import TaskSupervisor, Worker, ended
 from reconciler.core.manifest import Manifest, resource_version_of, uid_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster, Reader
@@ -191,11 +191,12 @@ class InformerSet(Generic[K]):
         self._supervisor = TaskSupervisor()
 
     def add(
-        self, key: K, informer: Informer, *, on_synced: Callable[[], None] = lambda: None
+        self, key: K, informer: Informer, *, on_synced: Callable[[], None] | None = None
     ) -> ReadYourWrites:
         """Follow with an informer; the key must be free. `on_synced` is called once it has read."""
         recent = self._recents[key] = ReadYourWrites(informer)
-        self._supervisor.start(key, partial(self._follow, informer, on_synced))
+        informer.on_synced = on_synced
+        self._supervisor.start(key, partial(self._follow, informer))
         return recent
 
     def drop(self, key: K) -> None:
@@ -239,17 +240,12 @@ class InformerSet(Generic[K]):
     async def run(self) -> None:
         await self._supervisor.run()
 
-    async def _follow(self, informer: Informer, on_synced: Callable[[], None]) -> None:
+    async def _follow(self, informer: Informer) -> None:
         uncounted = self._metrics.watch(informer)
         try:
-            await gather_or_cancel([informer.run(), _greet(informer, on_synced)])
+            await informer.run()
         finally:
             uncounted()
-
-
-async def _greet(informer: Informer, on_synced: Callable[[], None]) -> None:
-    await informer.wait_synced()
-    on_synced()
 
 
 _MOST: Final = 64

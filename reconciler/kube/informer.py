@@ -64,6 +64,7 @@ class Informer:
     each object that a watch saw deleted, and not for one that a list lacks, nor for one that a
     selection lost. `budget` is what the view may keep. There is no object of a kind as long as a
     list fails with an `optional` error; only OPTIONAL hides a kind that is not served.
+    `on_synced` is for users that ask `synced` at each look, so that no other waits for the view.
     """
 
     def __init__(  # noqa: PLR0913 - each is a parameter of the API
@@ -91,8 +92,8 @@ class Informer:
             labels=labels, fields=fields, limit=_PAGE_SIZE, metadata_only=metadata_only
         )
         self._silence, self._deleted, self._optional = silence, deleted, optional
-        self._trouble = ""
-        self._synced = asyncio.Event()
+        self._trouble, self._synced = "", asyncio.Event()
+        self.on_synced: Callable[[], None] | None = None
         self._version = ""  # where the next watch starts; "" where only a list can start it
         self._failures = 0  # in a row
         self._opened: float | None = None  # when the current stream was
@@ -106,7 +107,7 @@ class Informer:
 
     @property
     def synced(self) -> bool:
-        """Whether a complete list was seen. It stays true: see `trouble`."""
+        """Whether a complete list of this history was seen; it may be old: see `trouble`."""
         return self._synced.is_set()
 
     @property
@@ -196,9 +197,12 @@ class Informer:
         except ClusterError as error:
             if not self._resumable(error):
                 self._version = ""
+            is_former = self.history != self._cluster.connectivity.history and self.on_synced
+            if is_former:
+                self._synced.clear()
             if isinstance(error, self._optional):
-                self._synced.set()
-            if isinstance(error, OPTIONAL):  # there is nothing to wait for
+                self._read_all()
+            if is_former or isinstance(error, OPTIONAL):  # there is nothing to wait for
                 self._cluster.connectivity.viewed(self, 0)
             # A watch that flowed goes on: proxies end streams, and some bookmarks do not come.
             is_unserved = isinstance(error, NotServed) and self._optional == OPTIONAL
@@ -263,7 +267,13 @@ class Informer:
         self.store.take_over(packed)
         self._version, self.history = version, history
         self._cluster.connectivity.viewed(self, history)
+        self._read_all()
+
+    def _read_all(self) -> None:
+        is_first = not self.synced
         self._synced.set()
+        if is_first and self.on_synced is not None:
+            self.on_synced()
 
     async def _watch(self) -> None:
         watching = self._cluster.watch(

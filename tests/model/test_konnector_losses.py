@@ -6,14 +6,18 @@ What is only absent deletes nothing, a lost copy is not made again, until a pers
 import asyncio
 from typing import Any, Final
 
+from konnector import CONTROL_PLANE
 from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE, CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from tests.kit.clusters import model_of
 from tests.support import losses
 from tests.support.bound_scenes import BIND, Scene, conditions, gone, has, remove, secret, until
+from tests.support.faults import Faults, broken, on
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, degraded
+from tests.support.konnector_faults import mortal
 from tests.support.konnector_scenes import CLUSTER_WIDE, event, sides, working
 from tests.support.settled import settled
 
@@ -56,6 +60,25 @@ async def test_a_confirmation_means_what_was_an_orphan_when_it_came(scene: Scene
             await losses.withdraw(scene, keys.CONFIRM_ORPHANS)
             await losses.confirm(scene, keys.CONFIRM_ORPHANS, f"others.example,{scene.offer.name}")
             await until(lambda: lacks(many, second, third, fourth))
+
+
+async def test_a_kind_that_a_restored_control_plane_cannot_read_stops_no_other(
+    scene: Scene,
+) -> None:
+    """Its converter may come up late; its claims are synced once it can be read."""
+    faults, model, (mine, copy) = Faults(), model_of(scene.plane), sides(scene)
+    async with scene.backend(), mortal(scene.app.connection, faults):
+        there, here = await bound(scene, claim("secrets", "Provider"))
+        backup = model.store.snapshot()
+        await there.make(SECRET, "lost")
+        await until(lambda: here.read(SECRET, "lost"))
+        faults.add(on("list", cluster=CONTROL_PLANE, kind=scene.offer.kind), broken())
+        model.restore(backup, live=True)
+        await there.make(SECRET, "creds")
+        await until(lambda: here.read(SECRET, "creds"))
+        await mine.make("later")
+        faults.clear()
+        await until(lambda: copy.read("later"))
 
 
 async def test_an_app_namespace_that_is_absent_keeps_its_service_namespace(scene: Scene) -> None:

@@ -19,6 +19,7 @@ class View:
     history = 1
 
     def __init__(self, diary, kind=SECRET, *, synced=True):
+        self.on_synced: Any = None
         self.ref, self.store, self.restarts, self.trouble = Ref("plane", kind, "", ""), "abc", 2, ""
         self._diary, self._synced = diary, asyncio.Event()
         if synced:
@@ -39,6 +40,8 @@ class View:
 
     async def run(self):
         self._diary.append("follows")
+        if self.on_synced is not None:
+            self.on_synced()
         try:
             await asyncio.Event().wait()
         finally:
