@@ -160,6 +160,7 @@ class EventRecorder:
             # Of the namespace with most, so that no other one pays for its flood (law 4).
             ((most, _),) = Counter(one.namespace for one, *_ in self._series).most_common(1)
             oldest = next(key for key in self._series if key[0].namespace == most)
+            self._queue.forget(oldest)
             if not self._series.pop(oldest).written:
                 self._metrics.event("dropped")
 

@@ -156,6 +156,14 @@ class WorkQueue(Generic[K]):
     def succeeded(self, key: K) -> None:
         self._failures.pop(key, None)
 
+    def forget(self, key: K) -> None:
+        """Let a key come no more that waits, at once or later."""
+        if (wanted := self._wanted.pop(key, None)) is not None:
+            self._lines[wanted[1]].discard(key)
+            self._observer.dropped(1)
+        self._delayed.pop(key, None)
+        self._failures.pop(key, None)
+
     def hasten(self) -> None:
         """Let those keys come now that failed, and forget how often."""
         failed = list(self._failures)
