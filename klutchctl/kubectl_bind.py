@@ -71,7 +71,7 @@ def _bind_url(flags: argparse.Namespace, progress: "Progress") -> int:
     from reconciler.core.errors import ConfigError
 
     if not flags.url[0].startswith(("http://", "https://")):
-        raise ConfigError(f"unknown argument: {flags.url[0]}")
+        raise ConfigError(f"unknown argument: {flags.url[0]}", where="kubectl bind")
     way = Flags.of(vars(flags)).way(browser() if flags.open_browser else None)
     job = _job(flags, progress, way)
     print(uvloop.run(_printed(job, flags.output)), end="")

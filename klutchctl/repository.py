@@ -131,8 +131,8 @@ def chosen(fleet: Fleet, settings: Settings) -> frozenset[str] | None:
         return None
     unknown = sorted(set(settings.clusters) - set(fleet.clusters))
     if unknown:
-        known = ", ".join(sorted(fleet.clusters)) or "none"
-        raise ConfigError(f"no such cluster: {', '.join(unknown)}", hint=f"There are: {known}")
+        hint = f"There are: {', '.join(sorted(fleet.clusters)) or 'none'}"
+        raise ConfigError(f"no such cluster: {', '.join(unknown)}", where="--cluster", hint=hint)
     labels = {name: fleet.clusters[name].labels for name in settings.clusters or fleet.clusters}
     if settings.selector is None:
         return frozenset(labels)

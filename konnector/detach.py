@@ -84,7 +84,8 @@ async def _refuse_beside_another(app: Cluster) -> None:
         holder = get_text(lease, "spec", "holderIdentity")
         if holder and renewed and (SystemClock().now() - renewed).total_seconds() < _ALIVE:
             raise ConfigError(
-                f"the konnector {holder} still works in this cluster",
+                f"{holder} still works in this cluster",
+                where="the konnector",
                 hint=f"stop it first: kubectl -n {names.KLUTCH_NAMESPACE} scale deployment "
                 f"{names.KONNECTOR} --replicas=0, and try again after a minute",
             )

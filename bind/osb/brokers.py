@@ -89,7 +89,7 @@ class Brokers(BrokerConnections):
         try:
             return address_of(spec, secret)
         except ConfigError as error:
-            raise ConfigError(f"Secret {spec.secret}: {error}") from None
+            raise ConfigError(str(error), where=f"Secret {spec.secret}") from None
 
     def _state(self, connection: Connection) -> BrokerState:
         name = connection.spec.name

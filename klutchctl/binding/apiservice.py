@@ -19,6 +19,8 @@ from reconciler.core.refs import Ref
 from reconciler.kube.cluster import Reader
 from reconciler.web.outbound import Http
 
+_COMMAND = "kubectl bind apiservice"
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -37,13 +39,13 @@ class Source:
     def require(self) -> None:
         """Refuse sources that are missing, or given twice. Raises ConfigError."""
         if bool(self.manifest) == bool(self.url):
-            raise ConfigError("either a URL or --file is needed, and not both")
+            raise ConfigError("either a URL or --file is needed, and not both", where=_COMMAND)
         if any(self.secret) != all(self.secret):
-            raise ConfigError(
-                "--remote-kubeconfig-namespace and --remote-kubeconfig-name need each other"
-            )
+            both = "--remote-kubeconfig-namespace and --remote-kubeconfig-name need each other"
+            raise ConfigError(both, where=_COMMAND)
         if not any(self.secret) and self.kubeconfig is None:
-            raise ConfigError("a remote kubeconfig is needed: --remote-kubeconfig, or a Secret")
+            needed = "a remote kubeconfig is needed: --remote-kubeconfig, or a Secret"
+            raise ConfigError(needed, where=_COMMAND)
 
     async def request(self, http: Http) -> Manifest:
         """Return the APIServiceExportRequest. Raises ConfigError, BadAnswer, BindEnded."""
@@ -62,13 +64,10 @@ class Source:
         if self.kubeconfig is not None:
             found: bytes | str = files.read(self.kubeconfig)
         else:
-            namespace, name = self.secret
-            secret = await app.get(Ref(app.name, refs.SECRET, namespace, name))
-            if secret is None:
-                raise ConfigError(f"there is no Secret {namespace}/{name}")
-            found = api.kubeconfig_content(secret, names.KUBECONFIG)
+            secret = await app.get(ref := Ref(app.name, refs.SECRET, *self.secret))
+            found = api.kubeconfig_content(secret, names.KUBECONFIG) if secret else "does not exist"
         if isinstance(found, str):
-            raise ConfigError(f"Secret {'/'.join(self.secret)} {found}")
+            raise ConfigError(found, where=str(ref))
         return found if not self.namespace else _moved(found, self.namespace)
 
 

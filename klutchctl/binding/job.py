@@ -183,7 +183,7 @@ class Flags:
         if sum(map(bool, (self.device_code, self.identity, self.client_id and not self.exchange))):
             self._require_one()
         elif self._credentials or self.scope:
-            raise ConfigError("a client's credential or scope needs --client-id")
+            raise ConfigError("is needed with a credential or scope", where="--client-id")
         if self.issuer and not (self.device_code or self.client_id):
             needs = "needs --device-code, --client-id or --exchange: nothing else goes there"
             raise ConfigError(needs, where="--issuer")
@@ -206,7 +206,7 @@ class Flags:
         }
         chosen = [name for name, given in ways.items() if given]
         if len(chosen) > 1:
-            raise ConfigError(f"{' and '.join(chosen)} exclude each other")
+            raise ConfigError("exclude each other", where=" and ".join(chosen))
         if self.client_id and not self.exchange and len(self._credentials) != 1:
             hint = "Give --client-secret-file, --client-key-file or --client-assertion-file"
             raise ConfigError("needs one credential", where="--client-id", hint=hint)

@@ -38,8 +38,9 @@ def bounded(decision: Decision, *, served: bool, without: bool) -> Decision:
     """
     if decision.rights and not (served or without):
         raise ConfigError(
-            "the app cluster has no admission policies (Kubernetes 1.30 has them), so nothing would"
-            " bound the rights of the konnector",
+            "has no admission policies (Kubernetes 1.30 has them), so nothing would bound the"
+            " rights of the konnector",
+            where="the app cluster",
             hint="--no-policy gives it rights all the same; --skip-konnector gives it none",
         )
     return replace(decision, policy=not without)
@@ -64,7 +65,8 @@ def decide(live: Manifest | None, *, chosen: str, offered: str, skip: bool) -> D
             )
             return Decision(offered, note, fresh=True)
         hint = "Name one with --konnector-image, or install a konnector, and use --skip-konnector"
-        raise ConfigError("no konnector is there, and the provider names no image", hint=hint)
+        missing = "no konnector is there, and the provider names no image"
+        raise ConfigError(missing, where="the app cluster", hint=hint)
     image = blueprint.image_in(live)
     if not offered or not image or image == offered:
         return Decision()

@@ -42,7 +42,7 @@ _FORMATS: Final = ("yaml", "json")
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Refuse a command line, as the original does: without the usage."""
-        raise ConfigError(message)
+        raise ConfigError(message, where=self.prog)
 
 
 def parse(arguments: Sequence[str], *, apiservice: bool) -> argparse.Namespace:

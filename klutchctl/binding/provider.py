@@ -82,9 +82,9 @@ def places(url: str) -> tuple[str, str]:
         usable = False
     if not usable or not url.isascii() or not url.isprintable() or " " in url:
         hint = "Give the URL of the provider, such as https://bind.example.org"
-        raise ConfigError("this is no URL of a provider", hint=hint)
+        raise ConfigError("this is no URL of a provider", where="URL", hint=hint)
     if parts.fragment:
-        raise ConfigError("the URL of a provider has no fragment")
+        raise ConfigError("that of a provider has no fragment", where="URL")
     path = parts.path.rstrip("/").removesuffix(_EXPORT)
     export = urlunsplit((parts.scheme, parts.netloc, path + _EXPORT, parts.query, ""))
     return export, urlunsplit((parts.scheme, parts.netloc, path + _WELL_KNOWN, "", ""))
@@ -152,7 +152,7 @@ def require_own(door: FrontDoor, url: str) -> None:
     for named in (door.audience, door.redeem_url, door.bind_url, door.catalogue_url):
         if _origin(named) != own:
             hint = "Give the URL by which the provider calls itself"
-            raise ConfigError("the front door there calls itself by another address", hint=hint)
+            raise ConfigError("it calls itself by another address", where="front door", hint=hint)
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:
@@ -292,14 +292,15 @@ def _require(answer: Answer, place: str) -> None:
     if answer.status == 200:
         return
     message = _message(answer)
-    text = f"{place} answers {answer.status}" + (f": {message}" if message else "")
+    text = f"answers {answer.status}" + (f": {message}" if message else "")
     if answer.status in (401, 403):
-        raise Denied(text)
+        raise Denied(f"{place} {text}")
     if 300 <= answer.status < 400:
-        raise ConfigError(f"{place} redirects, and redirects are not followed: give the final URL")
+        hint = "Give the final URL"
+        raise ConfigError("redirects, and redirects are not followed", where=place, hint=hint)
     if 400 <= answer.status < 500 and answer.status != 429:
-        raise ConfigError(text)
-    raise BindEnded(text)
+        raise ConfigError(text, where=place)
+    raise BindEnded(f"{place} {text}")
 
 
 def _message(answer: Answer) -> str:

@@ -210,9 +210,7 @@ def _last_page(name: str, answer: "Answer") -> tuple[str, str]:
 def front_door(provider: Provider) -> FrontDoor:
     """Return the front door that takes tokens. Raises ConfigError: an original backend has none."""
     if provider.door is None:
-        raise ConfigError(
-            "the provider offers sign-in with a browser only", hint="It is an original backend"
-        )
+        raise ConfigError("an original backend offers sign-in with a browser only", where="URL")
     return provider.door
 
 

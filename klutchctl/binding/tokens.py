@@ -44,6 +44,7 @@ _JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
 _ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
 # What somebody decided, or who is not known (RFC 6749 5.2); other errors are what was asked for.
 _NO: Final = frozenset({"access_denied", "invalid_client", "invalid_grant", "unauthorized_client"})
+_PROVIDER: Final = "the identity provider"
 _LONGEST_PAUSE: Final = 60.0
 _SECONDS: Final = 600
 _GITHUB_URL: Final = "ACTIONS_ID_TOKEN_REQUEST_URL"
@@ -182,7 +183,7 @@ def require_for(token: Secret, door: FrontDoor, *, by_device: bool) -> None:
 
 def _machine_issuer(door: FrontDoor) -> str:
     if not door.machine_issuer:
-        raise ConfigError("the provider names no identity provider for machines")
+        raise ConfigError("names no identity provider for machines", where="the provider")
     return door.machine_issuer
 
 
@@ -193,10 +194,11 @@ def _checked(read: Callable[[], T]) -> T:
     except GrantRefused as refusal:
         if refusal.error == "expired_token":
             raise NoConsent("no sign-in in time") from None
-        ended = Denied if refusal.error in _NO else ConfigError
-        raise ended(f"the identity provider refused: {refusal}") from None
+        if refusal.error in _NO:
+            raise Denied(f"{_PROVIDER} refused: {refusal}") from None
+        raise ConfigError(f"refused: {refusal}", where=_PROVIDER) from None
     except CredentialFault as fault:
-        raise ConfigError(str(fault)) from None
+        raise ConfigError(str(fault), where="the credential") from None
     except ProviderFault as fault:
         raise BindEnded(str(fault)) from None
 

@@ -62,7 +62,7 @@ def explain(
     if not found:
         close = get_close_matches(reason, [one.name for one in known], cutoff=0.75)
         hint = f"Did you mean {' or '.join(close)}?" if close else ""
-        raise ConfigError(f"there is no reason {reason!r}", hint=hint)
+        raise ConfigError("there is no such reason", where=repr(reason), hint=hint)
     for one in found:
         typer.echo(f"{one.name} ({one.section})")
         for field in FIELDS:

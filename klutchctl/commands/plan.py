@@ -216,6 +216,7 @@ class _PullRequestAccess:
 
         return ConfigError(
             f"{self.ref} does not lead there, so it is not contacted",
+            where="--base",
             hint=f"It is read once its document is in {self.ref}",
         )
 

@@ -89,7 +89,7 @@ def _narrowed(board: "Board", names: tuple[str, ...]) -> "Board":
     kept = tuple(one for one in board.clusters if one.name in names)
     unknown = sorted(set(names) - {one.name for one in kept})
     if unknown:
-        raise ConfigError(f"no such cluster there: {', '.join(unknown)}")
+        raise ConfigError(f"no such cluster there: {', '.join(unknown)}", where="--cluster")
     near = {name for one in kept for name in one.way}
     unread = tuple(one for one in board.unread if one.name in near)
     return replace(board, clusters=kept, unread=unread)

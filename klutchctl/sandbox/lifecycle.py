@@ -237,6 +237,7 @@ def _refuse_to_lose(layout: Layout, known: State | None, wanted: Sequence[Wanted
         names = ", ".join(member.context for member in lost)
         raise ConfigError(
             f"the sandbox has clusters that would be left out: {names}",
+            where=layout.root.name,
             hint="Leave the option out to keep them, use another --name, or remove the sandbox"
             f" and its data with {layout.command('down --delete')}",
         )

@@ -48,12 +48,12 @@ async def content(plane: Reader, mode: ControlPlaneMode) -> bytes:
     try:
         live = await plane.get(Ref(plane.name, SECRET, mode.secret_namespace, mode.secret_name))
     except ClusterError as error:
-        raise ConfigError(f"{failed} {place}: {error}") from None
+        raise ConfigError(str(error), where=f"{failed} {place}") from None
     if live is None:
-        raise ConfigError(f"{failed} {place}: it does not exist on the control plane")
+        raise ConfigError("it does not exist on the control plane", where=f"{failed} {place}")
     found = kubeconfig_content(live, mode.secret_key)
     if isinstance(found, str):
-        raise ConfigError(f"{failed}: {place} {found}")
+        raise ConfigError(f"{place} {found}", where=failed)
     return found
 
 

@@ -288,7 +288,7 @@ async def _require_same(cluster: Cluster, seen: ClusterState | Unavailable | Non
     if isinstance(seen, ClusterState):
         system = Ref(cluster.name, NAMESPACE, "", KUBE_SYSTEM)
         if uid_of(await cluster.get(system, metadata_only=True) or {}) != seen.uid:
-            raise ConfigError("another cluster answers there than was read: plan again")
+            raise ConfigError("it is another cluster now", where=cluster.name, hint="Plan again")
 
 
 def _locations(fleet: Fleet, live: Live) -> Mapping[str, Location]:

@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise a ConfigError, as for every other error."""
-        raise ConfigError(message, hint=f"`{self.prog} --help` lists the flags")
+        raise ConfigError(message, where=self.prog, hint=f"`{self.prog} --help` lists the flags")
 
     def section(self, title: str, description: str | None = None) -> None:
         """Show the flags that follow below a title."""

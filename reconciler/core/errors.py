@@ -50,9 +50,9 @@ class KlutchError(Exception):
 
 
 class ConfigError(KlutchError):
-    """A person's input that cannot be used. `where` is file:line:column or the option."""
+    """A person's input that cannot be used. `where` is file:line:column, the option or object."""
 
-    def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
+    def __init__(self, message: str, *, where: str, hint: str = "") -> None:
         self.message, self.where, self.hint = message, where, hint
         prefix = f"{where}: " if where else ""
         suffix = f". {hint}" if hint else ""
@@ -243,7 +243,7 @@ class InvalidRepository(ConfigError):
             f"{first}{f' (the same in {len(more)} more places)' if more else ''}"
             for first, more in alike(self.problems)
         )
-        super().__init__("\n".join(found))
+        super().__init__("\n".join(found), where="")  # each has its own
 
     @property
     def invalid(self) -> bool:

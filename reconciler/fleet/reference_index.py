@@ -149,14 +149,14 @@ def _expression(text: str) -> Expression:
             found["key"], operator, [value.strip() for value in found["values"].split(",")]
         )
     shown = wording.quoted(text) if text else "an empty part"
-    raise ConfigError(f"{shown} is no condition on a label", hint=_HINT)
+    raise ConfigError(f"{shown} is no condition on a label", where="labels", hint=_HINT)
 
 
 def _checked_expression(key: str, operator: str, values: Sequence[str]) -> Expression:
     problem = base_model.LABEL_KEY.problem_of(key)
     if problem or len(key.rpartition("/")[2]) > base_model.LABEL_VALUE.most:
-        raise ConfigError(f"{wording.quoted(key)} is not a label key", hint=_HINT)
+        raise ConfigError(f"{wording.quoted(key)} is not a label key", where="labels", hint=_HINT)
     for value in values:
         if problem := base_model.LABEL_VALUE.problem_of(value):
-            raise ConfigError(f"{wording.quoted(value)} {problem}", hint=_HINT)
+            raise ConfigError(f"{wording.quoted(value)} {problem}", where="labels", hint=_HINT)
     return Expression.model_validate({"key": key, "operator": operator, "values": list(values)})

@@ -54,7 +54,7 @@ def parse_target(text: str) -> Target:
     cluster, _, name = text.partition("/")
     if not _TARGET.fullmatch(text):
         hint = "Such as shop-eu-1/orders-db, or shop-eu-1/postgresqlinstances.anynines.com"
-        raise ConfigError(f"{wording.quoted(text)} is not CLUSTER/BINDING", hint=hint)
+        raise ConfigError("it is not CLUSTER/BINDING", where=wording.quoted(text), hint=hint)
     return Target(cluster, name)
 
 
@@ -91,10 +91,10 @@ def unknown(fleet: Fleet, plan: Plan, target: Target, foreign: Collection[UnitKe
     clusters = {*fleet.clusters, *(line.cluster for line in plan.changes)}
     if target.cluster not in clusters:
         hint = wording.nearest(target.cluster, clusters)
-        return ConfigError(f"there is no cluster {wording.quoted(target.cluster)}", hint=hint)
-    there = [(key.name, binding) for key, binding in known if key.cluster == target.cluster]
+        return ConfigError("there is no such cluster", where=str(target), hint=hint)
+    there = chain(*((key.name, binding) for key, binding in known if key.cluster == target.cluster))
     message = f"{wording.quoted(target.name)} is neither in the files nor live in {target.cluster}"
-    return ConfigError(message, hint=wording.nearest(target.name, {*chain(*there)}))
+    return ConfigError(message, where=str(target), hint=wording.nearest(target.name, {*there}))
 
 
 def check(fleet: Fleet, named: Collection[Target]) -> None:
@@ -165,7 +165,8 @@ def releases(
     for line in lines:
         if line.action is Action.DELETE:
             raise ConfigError(
-                f"{line.unit} left the files with deletionPolicy Delete: it is not for releasing",
+                "left the files with deletionPolicy Delete: it is not for releasing",
+                where=str(line.unit),
                 hint="Name it in the files again with deletionPolicy: Release, apply that, and "
                 "then take it out",
             )
@@ -199,7 +200,8 @@ def _not_found(
 ) -> ConfigError:
     if any(target.means(unit, "") for unit in foreign):
         return ConfigError(
-            f"{target} is not ours: klutchctl does not touch it before you adopt it",
+            "is not ours: klutchctl does not touch it before you adopt it",
+            where=str(target),
             hint="Take it over first: `klutchctl import`, then `klutchctl apply`",
         )
     return unknown(fleet, plan, target, foreign)

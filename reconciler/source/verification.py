@@ -60,8 +60,9 @@ class Verification:
         self._ssh = _KeyFile("--allowed-signers", allowed_signers, sshsig.parse)
         self._gpg = _KeyFile("--gpg-keys", gpg_keys, keys)
         if mode is not VerificationMode.OFF and allowed_signers is None and gpg_keys is None:
+            missing = "there are no keys to verify signatures with"
             hint = "Name a file by --allowed-signers, or by --gpg-keys"
-            raise ConfigError("there are no keys to verify signatures with", hint=hint)
+            raise ConfigError(missing, where="--verify", hint=hint)
         if gpg_keys is not None:
             check_installed()
 

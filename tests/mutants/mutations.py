@@ -687,7 +687,7 @@ APPLY: Final = (
     ),
     Mutation(
         "lock-of-the-living",
-        r"self\._now\(\) - renewed <= timedelta\(seconds=seconds\)",
+        r"abs\(self\._now\(\) - renewed\) <= timedelta\(seconds=seconds\)",
         "the lock of a living run is taken",
         (f"{_APPLY}_lock.py",),
         new="False",

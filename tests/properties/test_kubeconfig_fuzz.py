@@ -206,7 +206,7 @@ def test_the_fuzz_starts_from_kubeconfigs_that_are_read(file, content):
 
 
 def test_a_leak_would_be_found():
-    error = ConfigError("fine")
+    error = ConfigError("fine", where="x")
     error.__context__ = ValueError(f"bad {TOKEN}")
     assert leaks(error, SECRETS) != []
     assert leaks(Connection("c", "https://a", tls_server_name=PASSWORD), SECRETS) != []

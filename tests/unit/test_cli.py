@@ -156,7 +156,8 @@ ERRORS = {
         PermissionError(errno.EACCES, "Permission denied", "/x"), 1, "Permission denied: /x",
     ),
     "several: the code that wins, not the largest wish": (
-        ExceptionGroup("x", [HostError("a"), ExceptionGroup("y", [ConfigError("b")])]), 3, "a|b",
+        ExceptionGroup("x", [HostError("a"), ExceptionGroup("y", [ConfigError("b", where="x")])]),
+        3, "a|x: b",
     ),
 }  # fmt: skip
 

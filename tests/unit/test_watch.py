@@ -102,7 +102,7 @@ def test_a_source_is_reported_when_it_is_another_one(capsys):
     speaker.read(fleet, None, (Problem(Origin("a.yaml", 1, 1), "odd", "is odd"),))
     speaker.read(fleet, None, None)
     for _ in range(3):
-        speaker.unreadable(ConfigError("there is nothing"))
+        speaker.unreadable(ConfigError("there is nothing", where="x"))
     speaker.unreadable(KeyError("hunter2canary"))
     speaker.read(fleet, None, None)
     speaker.read(replace(fleet, revision="4c1e9d2", digest="another"), None, ())
@@ -111,7 +111,7 @@ def test_a_source_is_reported_when_it_is_another_one(capsys):
     assert [line.removeprefix(TIME) for line in lines] == [
         "Fleet acme: 1 units",
         "Warning: a.yaml:1:1: is odd [odd]",
-        "there is nothing",
+        "x: there is nothing",
         "Nothing is changed until the files can be used again.",
         "unexpected KeyError at an unknown place. This is a defect of klutchctl; run the command"
         " again as `klutchctl -v ...` for the details that a report needs",

@@ -72,9 +72,9 @@ def parse(arguments: Sequence[str]) -> Settings:
     text("--logging-format", choices=("text", "json"), default="text")
     given = parser.parse_args(list(arguments))
     if bool(given.kubeconfig) != bool(given.secret):
-        raise ConfigError("--kubeconfig and --secret go together")
+        raise ConfigError("needs --secret, and the other way round", where="--kubeconfig")
     if not given.secret and not given.credentials:
-        raise ConfigError("nobody could reach the broker without --secret or --credentials")
+        raise ConfigError("this or --credentials says who may connect", where="--secret")
     return Settings(
         postgresql=given.postgresql,
         data=given.data,

@@ -66,19 +66,19 @@ def parse(given: Mapping[str, str]) -> Query:
     for one in fields(Query):
         text = given.get(one.name, "").strip()
         if len(text) > _LONGEST:
-            raise ConfigError(f"{one.name} is too long")
+            raise ConfigError("is too long", where=one.name)
         if text:
             values[one.name] = _number(one.name, text) if one.name in _NUMBERS else text
     query = Query(**values)
     if query.state and query.state not in set(State):
-        raise ConfigError(f"there is no such state; there are {', '.join(State)}")
+        raise ConfigError(f"there is no such state; there are {', '.join(State)}", where="state")
     query.selector()
     return query
 
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 8 and int(text)):
-        raise ConfigError(f"{name} is no number from 1 on")
+        raise ConfigError("is no number from 1 on", where=name)
     return int(text)
 
 

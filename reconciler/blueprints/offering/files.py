@@ -148,8 +148,8 @@ def files_of(
     kinds.check_broker(broker)
     before = kinds.before(made_before, lock)
     if before.broker not in ("", broker.name):
-        hint = "Give each broker a folder of its own, by --out"
-        raise ConfigError(f"the files are of the broker {before.broker}", hint=hint)
+        name, hint = broker.name, "Give each broker a folder of its own, by --out"
+        raise ConfigError(f"the files are of the broker {before.broker}", where=name, hint=hint)
     merge = _merged(broker, catalogue, before, allowed=allow_narrowing)
     if merge.narrowings and not allow_narrowing:
         raise Narrowing(tuple(merge.narrowings))

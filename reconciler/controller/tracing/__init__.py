@@ -97,8 +97,9 @@ def exported(environ: Mapping[str, str], program: str) -> Iterator[None]:
         from reconciler.controller.tracing import otel  # and nothing of it where nobody collects
     except ImportError:
         raise ConfigError(
-            f"{' or '.join(ENDPOINTS)} is set, and OpenTelemetry is not installed. Install "
-            "klutchctl[otel], or unset the variable"
+            "is set, and OpenTelemetry is not installed",
+            where=" or ".join(ENDPOINTS),
+            hint="Install klutchctl[otel], or unset the variable",
         ) from None
     with otel.exporter(program) as tracer, collected(tracer):
         yield

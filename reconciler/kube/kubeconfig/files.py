@@ -81,7 +81,9 @@ def merged(paths: Sequence[Path]) -> Kubeconfig:
     if not kubeconfigs:
         names = ", ".join(map(str, paths))
         hint = "Name a kubeconfig with --kubeconfig or $KUBECONFIG"
-        raise ConfigError(f"no kubeconfig found; looked for {names}", hint=hint)
+        raise ConfigError(
+            f"no kubeconfig found; looked for {names}", where="--kubeconfig", hint=hint
+        )
     return entries.merge(kubeconfigs)
 
 
@@ -137,7 +139,7 @@ def in_cluster(
     port = environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port.isdecimal():
         message = "not in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"
-        raise ConfigError(message, hint="Use a kubeconfig")
+        raise ConfigError(message, where=name, hint="Use a kubeconfig")
     server = f"https://{_bracketed(host)}:{port}"
     if problem := server_fault(server):
         raise ConfigError(f"the API server's address {problem}", where="$KUBERNETES_SERVICE_HOST")

@@ -186,7 +186,7 @@ def troubles(place):
     eu.put(state, problem=SourceProblem.UNVERIFIED)
     unseen = [UnseenCluster("cafe", "why")]
     held = report(held=[Tripped("max-deletes", "why")], unseen=unseen)
-    us.meters.unreadable(ConfigError("why"))
+    us.meters.unreadable(ConfigError("why", where="x"))
     place.stopped |= {"eu", "ap"}
     place.agent.beat_at = time.time() - 700
     place.agent.konnector.orphans("databases", 2)

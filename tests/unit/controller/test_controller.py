@@ -91,7 +91,7 @@ AGAIN = {
     "a server that names a time": ([api(Unreachable, retry_after=40.0), None], [0, 44]),
     "a server that names a very long time": ([api(Unreachable, retry_after=1e9), None], [0]),
     "refused until the input changes: slowly": ([api(Rejected), None], [0, 66]),
-    "a wrong input: slowly": ([ConfigError("no"), None], [0, 66]),
+    "a wrong input: slowly": ([ConfigError("no", where="x"), None], [0, 66]),
     "a defect of ours: with pauses": ([ZeroDivisionError(), KeyError(), None], [0, 0.005, 0.015]),
     "success ends a row of failures": (
         [api(Unreachable), api(Unreachable), timedelta(seconds=50), api(Unreachable), None],

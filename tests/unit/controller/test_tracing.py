@@ -133,7 +133,7 @@ def test_spans_of_a_round_lie_within_each_other_and_the_log_names_them(finished)
 
 def test_of_an_error_only_its_type_is_exported(finished):
     with pytest.raises(ConfigError), tracing.span("klutchctl.round"):
-        raise ConfigError("hunter2canary")
+        raise ConfigError("hunter2canary", where="x")
     (span,) = finished()
     assert (span.status.is_ok, span.status.description, span.events) == (False, "ConfigError", ())
     assert "hunter2canary" not in span.to_json()

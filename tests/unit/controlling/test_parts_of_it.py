@@ -118,7 +118,7 @@ def test_what_probes_say_from_the_first_look_to_the_end():
 def test_a_source_that_is_away_is_no_reason_for_a_restart():
     without, within = Vitals(0.0, needs_source=False), Vitals(0.0)
     for vitals in (without, within):
-        vitals.unreadable(ConfigError("away"))
+        vitals.unreadable(ConfigError("away", where="x"))
     assert without.ailment() == ""
     assert within.ailment().endswith("the source cannot be read")
     without.read(FLEET, None, None)

@@ -148,4 +148,6 @@ async def test_a_round_knows_better():
 
 
 async def test_a_look_that_fails_is_no_end():
-    assert await after_a_look(operated(), Looks(ConfigError("no kubeconfig"))) == (BROKEN,)
+    assert await after_a_look(operated(), Looks(ConfigError("no kubeconfig", where="x"))) == (
+        BROKEN,
+    )

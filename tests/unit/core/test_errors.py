@@ -16,7 +16,6 @@ SENTENCES = {
         ClusterError("no connection in time", ref=Ref("shop", CONFIG_MAP, "", ""), verb="create"),
         "shop: create ConfigMap: no connection in time",
     ),
-    "config": (ConfigError("no such context"), "no such context"),
     "config with a place": (ConfigError("bad", where="a.yaml:3:1"), "a.yaml:3:1: bad"),
     "config with a hint": (
         ConfigError("bad", where="--server", hint="Give a URL"),

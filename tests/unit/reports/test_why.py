@@ -176,7 +176,7 @@ def test_a_live_binding_of_nobody_is_unmanaged():
 UNKNOWN = {
     "shop/orders": "'orders' is neither in the files nor live in shop. Known: postgresqlinstances,",
     "shop/postgresqlinstance": "Did you mean postgresqlinstances?",
-    "shopp/orders": "there is no cluster 'shopp'. Did you mean shop?",
+    "shopp/orders": "shopp/orders: there is no such cluster. Did you mean shop?",
     f"shop/{SEARCH.replace('searches', 'searchs')}": f"Did you mean {SEARCH}?",
 }
 

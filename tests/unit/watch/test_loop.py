@@ -109,7 +109,7 @@ class Story(Observer):
 ALL = (0.0, None)
 FAILED = report(("cafe", Status.FAILED))
 BROKEN = Snapshot({"fleet.yaml": b"kind: ["}, "77aa", "fleet.yaml")
-GONE = ConfigError("cannot be read")
+GONE = ConfigError("cannot be read", where="x")
 BEFORE = tree("cafe", "shop")
 AFTER = Snapshot(
     {
@@ -181,7 +181,7 @@ async def test_what_is_heard():
     story = Story([GONE, BROKEN, BEFORE, None, None], [KlutchError("locked")])
     await story.run()
     assert story.heard == [
-        "unreadable: cannot be read",
+        "unreadable: x: cannot be read",
         "unreadable at 77aa: fleet.yaml:2:1: not YAML: did not find expected node content. "
         "Line 1 opens [ in column 7, and does not close it: add ] [not-yaml]",
         "read",

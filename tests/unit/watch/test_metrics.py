@@ -72,7 +72,7 @@ def test_rounds_and_their_lines_are_counted(meters, clock):
 
 
 def test_rounds_that_did_not_end(meters):
-    meters.failed(EVERYTHING, ConfigError("x"), 1.0)
+    meters.failed(EVERYTHING, ConfigError("x", where="x"), 1.0)
     meters.failed(EVERYTHING, Locked.__new__(Locked), 1.0)
     assert value(meters, "rounds_total", trigger="drift", result="failed") == 1
     assert value(meters, "rounds_total", trigger="drift", result="locked") == 1
@@ -85,7 +85,7 @@ def test_the_age_of_the_source(meters, clock):
     meters.read(fleet, None, None)
     assert value(meters, "source_changed_timestamp_seconds") == 1000.0
     assert value(meters, "source_read_timestamp_seconds") == 1010.0
-    meters.unreadable(ConfigError(SECRET))
+    meters.unreadable(ConfigError(SECRET, where="x"))
     assert value(meters, "source_readable") == 0
     assert value(meters, "source_failures_total") == 1
     clock.now = 1020.0
@@ -105,8 +105,8 @@ def test_a_cluster_is_unseen_until_it_was_looked_at_again(meters):
 
 
 def test_no_text_from_anywhere_is_in_a_label(meters):
-    meters.unreadable(ConfigError(SECRET))
-    meters.failed(EVERYTHING, ConfigError(SECRET), 1.0)
+    meters.unreadable(ConfigError(SECRET, where="x"))
+    meters.failed(EVERYTHING, ConfigError(SECRET, where="x"), 1.0)
     plan = replace(report().plan, held=(Tripped("in-use", SECRET),))
     ended(meters, EVERYTHING, replace(report(), plan=plan, ended=SECRET), 1.0)
     assert SECRET.encode() not in generate_latest(meters.registry)

@@ -35,7 +35,7 @@ def test_the_files_that_are_in_use(publishing, states):
 
 
 PROBLEMS = {
-    "not to be read": (ConfigError("gone"), SourceProblem.UNREADABLE, ""),
+    "not to be read": (ConfigError("gone", where="x"), SourceProblem.UNREADABLE, ""),
     "no fleet": (InvalidRepository((), revision="77aa"), SourceProblem.INVALID, "77aa"),
     "a defect": (KeyError("x"), SourceProblem.UNREADABLE, ""),
 }
@@ -64,7 +64,7 @@ def test_a_round_from_its_begin_to_its_end(publishing, states):
 
 FAILURES = {
     "locked": Locked("eu", "somebody", timedelta(seconds=3)),
-    "failed": ConfigError("no kubeconfig"),
+    "failed": ConfigError("no kubeconfig", where="x"),
 }
 
 

@@ -360,7 +360,7 @@ def test_no_file_at_all_is_an_error(tmp_path):
     with pytest.raises(ConfigError) as caught:
         merged(tmp_path, None, None)
     assert str(caught.value) == (
-        f"no kubeconfig found; looked for {tmp_path}/config-0, {tmp_path}/config-1. "
+        f"--kubeconfig: no kubeconfig found; looked for {tmp_path}/config-0, {tmp_path}/config-1. "
         "Name a kubeconfig with --kubeconfig or $KUBECONFIG"
     )
 

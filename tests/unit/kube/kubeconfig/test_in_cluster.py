@@ -54,7 +54,7 @@ OUTSIDE = {
 
 @pytest.mark.parametrize("environ", OUTSIDE.values(), ids=OUTSIDE.keys())
 def test_outside_of_a_pod(root, environ):
-    with pytest.raises(ConfigError, match=r"^not in a pod: "):
+    with pytest.raises(ConfigError, match=r"^in-cluster: not in a pod: "):
         in_cluster(environ=environ, root=root)
 
 
