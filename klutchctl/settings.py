@@ -199,13 +199,14 @@ def parse_outputs(options: Sequence[str] | None, *, known: Sequence[str]) -> tup
             raise typer.BadParameter(
                 f"{text!r}: write FORMAT or FORMAT=PATH; formats: {', '.join(known)}"
             )
-        outputs.append(Output(name, _writable(text, Path(path)) if given else None))
+        outputs.append(Output(name, usable(text, Path(path)) if given else None))
     if sum(one.path is None for one in outputs) > 1:
         raise typer.BadParameter("only one format can go to standard output")
     return tuple(outputs)
 
 
-def _writable(text: str, path: Path) -> Path:
+def usable(text: str, path: Path) -> Path:
+    """Return the path of a file that can be written. Raises typer.BadParameter."""
     folder = path.parent
     if not folder.is_dir():
         raise typer.BadParameter(f"{text!r}: there is no folder {folder}")

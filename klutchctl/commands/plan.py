@@ -17,6 +17,7 @@ from klutchctl.settings import (
     on_terminal,
     output_option,
     parse_outputs,
+    usable,
     write_outputs,
 )
 
@@ -61,6 +62,8 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
 ) -> int:
     """Show what would change in all clusters. Changes none of them."""
     wanted = parse_outputs(output, known=_FORMATS)
+    if out is not None:
+        usable("--out", out)
     from klutchctl import files
     from reconciler.core.errors import InvalidRepository
     from reconciler.planning import planfile

@@ -14,7 +14,7 @@ import typer
 
 from klutchctl.entry import ExitCode, first, reading_code
 from klutchctl.options import Place, flag, option, seconds
-from klutchctl.settings import Output, Settings, output_option, parse_outputs, write_outputs
+from klutchctl.settings import Output, Settings, output_option, parse_outputs, usable, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -238,6 +238,7 @@ def snapshot(
 
     The file has no credentials: values of Secrets are digests. Changes no cluster.
     """
+    usable("--out", out)
     import asyncio
 
     from klutchctl import files, repository

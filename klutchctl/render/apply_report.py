@@ -63,7 +63,7 @@ def text(report: Report, *, whole: bool = True, color: bool = False) -> str:
         ("Not done", [] if whole else list(_by_cause(undone, color=color))),
         ("Held back", [sentence for _, sentence in plan_rows.tripped(plan)]),
         ("Blocked", _blocked(blocked)),
-        ("Not read", [f"{visible(o.name)}: {visible(o.reason)}" for o in plan.unseen]),
+        ("Not read", list(map(": ".join, plan_rows.unread(plan.unseen, plan.sections)))),
         ("Not Ready", [f"{visible(o.unit)}: {visible(o.reason)}" for o in report.not_ready]),
     )
     return terminal.paragraphs(

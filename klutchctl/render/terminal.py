@@ -56,10 +56,8 @@ def visible_lines(text: str) -> str:
 
 def harmless(text: str) -> str:
     """Return a text for a stream: lines, tabs and our styles stay; the rest as JSON escapes it."""
-    text = _COMMAND.sub(r"#\\u0023", text)
-    parts = _STYLE.split(text)
-    parts[::2] = ["".join(map(_harmless, part)) for part in parts[::2]]
-    return "".join(parts)
+    parts = enumerate(_STYLE.split(_COMMAND.sub(r"#\\u0023", text)))
+    return "".join(part if n % 2 else "".join(map(_harmless, part)) for n, part in parts)
 
 
 def _harmless(one: str) -> str:

@@ -218,6 +218,12 @@ ON_THE_LINE = {
         "--kubeconfig nowhere plan .",
         Says("looked for nowhere", "no kubeconfig", "Name a kubeconfig with --kubeconfig"),
     ),
+    "a plan for a folder that is nowhere": (
+        "plan . --out nowhere/a.plan", Says("'--out'", "there is no folder", "nowhere", code=64),
+    ),
+    "a snapshot over a folder": (
+        "snapshot --out .", Says("'--out'", "is a folder", ".", code=64),
+    ),
     "an unknown command": ("paln", Says("paln", "No such command", "plan", code=64)),
     "an unknown option": (
         "plan . --outt x", Says("--outt", "No such option", "--out", code=64),
