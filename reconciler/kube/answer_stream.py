@@ -21,9 +21,9 @@ from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import JSON, OF_STUBS, Manifest, get, get_int, stub_of
 from reconciler.kube.answers import failure
 from reconciler.kube.cluster import WatchEvent
+from reconciler.kube.http.errors import Excess, NoAnswer
 from reconciler.kube.limits import Limits, Look, current_look, size
 from reconciler.kube.requests import Request
-from reconciler.kube.transport_errors import Excess, NoAnswer
 
 # Asked for; kube-apiserver knows no other.
 ENCODING: Final = "gzip"

@@ -25,10 +25,10 @@ from reconciler.kube.answers import failure, garbled, parse_status
 from reconciler.kube.cluster import EVERYTHING, Cluster, Connectivity, Listing, WatchEvent
 from reconciler.kube.connection import Connection
 from reconciler.kube.credentials import Auth, credential_source
+from reconciler.kube.http.errors import Excess, NoAnswer
 from reconciler.kube.limits import Limits, current_look
 from reconciler.kube.requests import ListQuery, Request
 from reconciler.kube.transport import Answer, Transport
-from reconciler.kube.transport_errors import Excess, NoAnswer
 from reconciler.kube.turns import Places, TokenBucket, current_party
 
 _DEFAULTS: Final = Limits()

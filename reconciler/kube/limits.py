@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from reconciler.kube.budgets import MEMORY
-from reconciler.kube.transport_errors import Excess
+from reconciler.kube.http.errors import Excess
 
 _MIB: Final = 2**20
 

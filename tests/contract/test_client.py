@@ -7,15 +7,16 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import aiohttp
 import pytest
 
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core.errors import Forbidden, Missing, NotServed, Rejected, Unreachable
 from reconciler.core.manifest import get, get_text
 from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind, Ref
-from reconciler.kube import client, multiplex, transport
+from reconciler.kube import client, transport
 from reconciler.kube.client import KubeCluster
+from reconciler.kube.http import http2
+from reconciler.kube.http.stream import Stream
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
 from tests.support.accounts import robot_connection
@@ -268,16 +269,16 @@ async def test_a_watch_ends_with_the_connection(control_plane, namespace):
 
 
 def test_http2_can_be_turned_off():
-    code = f"from {multiplex.__name__} import PROTOCOLS; print(*PROTOCOLS)"
+    code = f"from {http2.__name__} import PROTOCOLS; print(*PROTOCOLS)"
     environ = os.environ | {"KLUTCH_HTTP2": "off"}
     found = subprocess.check_output((sys.executable, "-c", code), env=environ, text=True)
-    assert (found, multiplex.PROTOCOLS) == ("http/1.1\n", ("h2", "http/1.1"))
+    assert (found, http2.PROTOCOLS) == ("http/1.1\n", ("h2", "http/1.1"))
 
 
 BEGINNINGS = [
-    ("h2", multiplex.Stream, "opened"),
-    ("http/1.1", aiohttp.ClientResponse, "start"),
-    ("http/1.1", multiplex.Multiplexer, "open"),
+    ("h2", Stream, "opened"),
+    ("http/1.1", Stream, "opened"),
+    ("http/1.1", http2.Multiplexer, "open"),
 ]
 
 

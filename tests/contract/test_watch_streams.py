@@ -12,10 +12,10 @@ from reconciler.core import errors
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.core.secret import Secret
-from reconciler.kube import multiplex
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import EVERYTHING
 from reconciler.kube.connection import TokenFile
+from reconciler.kube.http import http2
 from reconciler.kube.limits import Limits
 from reconciler.kube.networks import of_flags
 from reconciler.kube.requests import ListQuery
@@ -229,7 +229,7 @@ async def test_slow_readers_hold_nobody_up(server, cluster, watches):
 
 
 async def test_a_connection_that_dies_in_silence_is_noticed(server, watches, monkeypatch):
-    monkeypatch.setattr(multiplex, "_PING", 0.3)
+    monkeypatch.setattr(http2, "_PING", 0.3)
     async with TcpProxy(server.connection.server) as line:
         connection = replace(server.connection, server=line.url)
         async with KubeCluster(connection, limits=QUICK) as cluster:

@@ -16,10 +16,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from reconciler.kube import client
 from reconciler.kube.connection import Connection
 from reconciler.kube.credentials import Auth, CredentialSource
+from reconciler.kube.http.errors import NoAnswer
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import Request
 from reconciler.kube.transport import Answer
-from reconciler.kube.transport_errors import NoAnswer
 from tests.kit.answers import Refused
 from tests.kit.api_model import CUT, ApiModel, Call, Reply
 from tests.kit.api_store import CRDS, Change

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import aiohttp
 import orjson
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -11,9 +10,9 @@ from reconciler.core.errors import Rejected
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, NAMESPACE, Kind, Ref
 from reconciler.kube import requests
 from reconciler.kube.client import delay_before_retry
+from reconciler.kube.http.errors import NoAnswer, explain
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
 from reconciler.kube.transport import Answer
-from reconciler.kube.transport_errors import NoAnswer, explain
 
 EXPORT = Kind("klutch.anynines.com", "v1alpha1", "APIServiceExport", "apiserviceexports")
 
@@ -150,7 +149,7 @@ def answer(status, retry_after=None):
 LOST = NoAnswer("cut", sent=True)
 NOT_SENT = NoAnswer("refused", sent=False)
 UNTRUSTED = NoAnswer("certificate", sent=False, permanent=True)
-SILENT = explain(aiohttp.ConnectionTimeoutError())
+SILENT = explain(TimeoutError(), proxied=False)
 
 CASES = {
     "a read that met a 500 is repeated": (READ, answer(500), 1, True),

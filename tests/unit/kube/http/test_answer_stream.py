@@ -12,9 +12,9 @@ from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube import requests
 from reconciler.kube.answer_stream import Body, events_of
 from reconciler.kube.cluster import WatchEvent
+from reconciler.kube.http.errors import Excess
 from reconciler.kube.limits import Limits, Look
 from reconciler.kube.requests import ListQuery
-from reconciler.kube.transport_errors import Excess
 
 
 def whole(*parts, encoding="", limit=1000, look=None, seconds=0.0):

@@ -1,0 +1,1 @@
+"""HTTP to one API server: its connections, and the streams that answers come in."""

@@ -1,0 +1,218 @@
+"""Calls over kept HTTP/1.1 connections, one call at a time on each.
+
+Knows framing and idle connections; does not know what a request means.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from typing import Final, cast
+
+import httptools
+
+from reconciler.kube.http.dial import Route
+from reconciler.kube.http.errors import NoAnswer
+from reconciler.kube.http.stream import CLOSED, NO_HTTP, WINDOW, Stream
+
+# kube-apiserver closes idle connections later; ours must be the first to give up, or a write
+# could meet a closing connection and its outcome would be unknown.
+_IDLE_SECONDS: Final = 30.0
+_FRAMING: Final = 2**16  # octets of an answer that are no body: headers, sizes of chunks
+
+
+class Pool:
+    """The connections to one API server with one client certificate."""
+
+    def __init__(self, route: Route, tls: ssl.SSLContext | None) -> None:
+        self._route, self._tls = route, tls
+        self._loop = asyncio.get_running_loop()
+        self._lines: set[_Line] = set()
+        self._idle: deque[_Line] = deque()  # the longest first
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._is_retired = self._is_closed = False
+
+    async def open(self, request: bytes, *, silence: float | None, deadline: float) -> Stream:
+        """Send a request, and return its answer once the head is there.
+
+        It fails where nothing comes for `silence` seconds, and at `deadline`, a time of the loop.
+        Raises NoAnswer.
+        """
+        line = self._kept() or await self._dialed(deadline)
+        return await line.begin(request, silence=silence, deadline=deadline).opened()
+
+    async def _dialed(self, deadline: float) -> "_Line":
+        try:
+            async with asyncio.timeout_at(deadline):
+                line = await self._route.connect(lambda: _Line(self), self._tls)
+        except TimeoutError:
+            line = None
+        if line is None:
+            raise NoAnswer("no connection in time", sent=False, permanent=True)
+        if self._is_closed:
+            line.abort()
+            raise NoAnswer(CLOSED, sent=False)
+        return line
+
+    def _kept(self) -> "_Line | None":
+        latest = self._loop.time() - _IDLE_SECONDS
+        while self._idle:
+            line = self._idle.pop()
+            if line.is_open and line.idle_since > latest:
+                return line
+            line.abort()
+        return None
+
+    def keep(self, line: "_Line") -> None:
+        """Use a connection again, or close it."""
+        if self._is_retired:
+            line.abort()
+            return
+        line.idle_since = self._loop.time()
+        self._idle.append(line)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(_IDLE_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeper, oldest = None, self._loop.time() - _IDLE_SECONDS
+        while self._idle and self._idle[0].idle_since <= oldest:
+            self._idle.popleft().abort()
+        if self._idle:
+            due = self._idle[0].idle_since + _IDLE_SECONDS
+            self._sweeper = self._loop.call_at(due, self._sweep)
+
+    def note(self, line: "_Line", *, is_open: bool) -> None:
+        """Keep account of a connection."""
+        (self._lines.add if is_open else self._lines.discard)(line)
+
+    def retire(self) -> None:
+        """Close each connection as soon as it is idle."""
+        self._is_retired = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        while self._idle:
+            self._idle.pop().abort()
+
+    async def close(self) -> None:
+        """Close all connections. Calls in flight are cut."""
+        self.retire()
+        self._is_closed = True
+        lines = tuple(self._lines)
+        for line in lines:
+            line.abort(CLOSED)
+        for line in lines:
+            await line.closed
+
+
+class _Line(asyncio.Protocol):
+    """A connection, and the answer that comes over it."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_open = True
+        self.idle_since = 0.0
+        self._transport: asyncio.Transport
+        self._stream: Stream | None = None
+        self._parser: httptools.HttpResponseParser
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._came = self._body = 0  # octets
+        self._is_complete = self._is_kept = self._is_broken = self._is_paused = False
+
+    def begin(self, request: bytes, *, silence: float | None, deadline: float) -> Stream:
+        self._fields, self._came, self._body = [], 0, 0
+        self._is_complete = self._is_kept = False
+        # One for each answer: it takes bytes of no answer for an error.
+        self._parser = httptools.HttpResponseParser(self)
+        self._stream = Stream(self, 0, silence=silence, deadline=deadline)
+        self._transport.write(request)
+        return self._stream
+
+    def abort(self, problem: str = "") -> None:
+        """Close it at once; an answer on its way is cut."""
+        self.is_open = False
+        self._transport.abort()
+        if self._stream is not None:
+            self._stream.cut(problem)
+
+    # The link of its stream
+
+    def is_sending(self) -> bool:
+        return self._transport.get_write_buffer_size() > 0
+
+    def acknowledge(self, number: int, octets: int) -> None:
+        self._pause(False)
+
+    def leave(self, number: int, *, is_cut: bool) -> None:
+        self._stream = None
+        if self.is_open and self._is_kept and not self._is_broken:
+            self._pause(False)
+            self._pool.keep(self)
+        else:
+            self.abort()
+
+    def _pause(self, wanted: bool) -> None:
+        if wanted is not self._is_paused and self.is_open:
+            self._is_paused = wanted
+            (self._transport.pause_reading if wanted else self._transport.resume_reading)()
+
+    # The protocol of its transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._pool.note(self, is_open=True)
+
+    def data_received(self, data: bytes) -> None:
+        stream = self._stream
+        if stream is None:  # nothing was asked
+            self.abort()
+            return
+        self._came += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._is_broken = True
+        if self._is_complete:
+            stream.end()
+        elif self._is_broken or self._came > _FRAMING + 2 * self._body:
+            self.abort(NO_HTTP)
+        elif stream.unread > WINDOW:
+            self._pause(True)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_open = False
+        self._pool.note(self, is_open=False)
+        if (stream := self._stream) is not None:
+            if stream.status and error is None and self._ends_with_connection():
+                stream.end()
+            else:
+                stream.cut()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def _ends_with_connection(self) -> bool:
+        names = {name.lower() for name, _ in self._fields}
+        return names.isdisjoint((b"content-length", b"transfer-encoding"))
+
+    # The callbacks of its parser. After an answer is complete, nothing more is taken
+
+    def on_message_begin(self) -> None:
+        self._is_broken = self._is_complete
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        if self._parser.get_status_code() < 200:
+            self._fields = []  # of an interim answer
+        elif self._stream is not None and not self._is_complete:
+            self._stream.begin(self._parser.get_status_code(), self._fields)
+
+    def on_body(self, data: bytes) -> None:
+        self._body += len(data)
+        if self._stream is not None and not self._is_complete:
+            self._stream.take(data)
+
+    def on_message_complete(self) -> None:
+        if not self._is_complete:
+            self._is_complete = self._parser.get_status_code() >= 200
+            self._is_kept = self._is_complete and self._parser.should_keep_alive()

@@ -1,0 +1,275 @@
+"""Calls over HTTP/1.1: answers octet by octet, kept connections, and the way through a proxy."""
+
+import asyncio
+import base64
+import ssl
+from datetime import UTC, datetime
+
+import pytest
+import uvloop
+
+from klutchctl.sandbox import credentials
+from reconciler.core import errors
+from reconciler.core.manifest import get_text
+from reconciler.core.refs import CONFIG_MAP, Ref
+from reconciler.core.secret import Secret
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.connection import Connection, Token
+from reconciler.kube.http import http1
+from reconciler.kube.limits import Limits
+from tests.support.eventually import eventually
+from tests.support.listener import Proxy
+
+WHOLE = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"a"}}'
+LENGTH = b"Content-Length: %d\r\n\r\n" % len(WHOLE)
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKS = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+ASKED = Ref("plain", CONFIG_MAP, "a", "x")
+QUICK = Limits(connect_timeout=5, read_timeout=0.5, deadline=20, max_body=2**20)
+
+
+def chunked(*parts, end=b"0\r\n\r\n"):
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + end
+
+
+class Scripted(Proxy):
+    """Sends the same octets for each request, and ends the connection where `ends`."""
+
+    def __init__(self, answer, *, ends=False, after=b"", tls=None):
+        self.answer = answer if isinstance(answer, list) else [answer]
+        self.ends, self.after, self.scheme = ends, after, "https" if tls else "http"
+        self.requests, self.left = [], 0
+        super().__init__(self._serve, tls=tls)
+
+    @property
+    def is_left(self):
+        return self.left == self.connections
+
+    @property
+    def url(self):
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    @property
+    def connection(self):
+        return Connection("plain", self.url)
+
+    async def _serve(self, reader, writer):
+        try:
+            while head := await head_of(reader):
+                self.requests.append(head)
+                for part in self.answer:
+                    writer.write(part)
+                    await writer.drain()
+                if self.ends:
+                    return
+                if self.after:
+                    await asyncio.sleep(0.05)  # by then the answer is read
+                    writer.write(self.after)
+        finally:
+            self.left += 1
+
+
+async def head_of(reader):
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return b""
+
+
+async def ask(connection):
+    async with KubeCluster(connection, limits=QUICK) as cluster:
+        return await cluster.get(ASKED)
+
+
+ODD = b"%x;a=b\r\n%s\r\n0\r\nA: b\r\n\r\n" % (len(WHOLE), WHOLE)
+READ = {
+    "a length": OK + LENGTH + WHOLE,
+    "octet by octet": [bytes([octet]) for octet in OK + LENGTH + WHOLE],
+    "chunks": CHUNKS + chunked(WHOLE[:9], WHOLE[9:]),
+    "an extension and a trailer": CHUNKS + ODD,
+    "one that comes after another": b"HTTP/1.1 103 Early\r\nA: b\r\n\r\n" + OK + LENGTH + WHOLE,
+    "HTTP/1.0": b"HTTP/1.0 200 OK\r\n" + LENGTH + WHOLE,
+    "up to the end of its connection": OK + b"\r\n" + WHOLE,
+}
+
+
+@pytest.mark.parametrize("answer", READ.values(), ids=READ.keys())
+async def test_an_answer_is_read(answer):
+    async with Scripted(answer, ends=answer == READ["up to the end of its connection"]) as server:
+        found = await ask(server.connection)
+    assert get_text(found, "metadata", "name") == "x"
+
+
+LONG = b"x" * 2**20
+NO_HTTP = {
+    "two lengths": OK + b"Content-Length: 1\r\n" + LENGTH + WHOLE,
+    "a length beside chunks": OK + b"Transfer-Encoding: chunked\r\n" + LENGTH + WHOLE,
+    "a size that is none": CHUNKS + b"zz\r\n",
+    "a length that is none": OK + b"Content-Length: -1\r\n\r\n",
+    "another protocol": b"HTTP/1.1 101 On\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+    "a TLS alert": b"\x15\x03\x01\x00\x02\x02\x28",
+    "a field without an end": OK + b"A: " + LONG,
+    "fields without an end": OK + b"A: bcd\r\n" * 2**17,
+    "heads without an end": b"HTTP/1.1 103 Early\r\n\r\n" * 2**15,
+    "an extension without an end": CHUNKS + b"1;" + LONG,
+    "a trailer without an end": CHUNKS + chunked(end=b"0\r\nA: ") + LONG,
+}
+SHORT = {
+    "less than its length": OK + LENGTH + WHOLE[:-1],
+    "a last chunk that is missing": CHUNKS + chunked(WHOLE, end=b""),
+    "half a head": OK,
+}
+REFUSED = [
+    *((answer, "is not HTTP", False) for answer in NO_HTTP.values()),
+    *((answer, "cut", True) for answer in SHORT.values()),
+    *((answer, "in time", False) for answer in SHORT.values()),
+    (CHUNKS + chunked(*[bytes(2**17)] * 16), "more than 1 MiB", False),
+]
+
+
+@pytest.mark.parametrize(("answer", "reason", "ends"), REFUSED)
+async def test_an_answer_is_refused_and_its_connection_ends(answer, reason, ends):
+    async with (
+        Scripted(answer, ends=ends) as server,
+        KubeCluster(server.connection, limits=QUICK) as cluster,
+    ):
+        with pytest.raises(errors.Unreachable, match=reason):
+            await cluster.get(ASKED)
+        await eventually(lambda: server.is_left)
+
+
+UNASKED = {"a second answer": OK + LENGTH + WHOLE, "octets": b"x"}
+
+
+@pytest.mark.parametrize("more", UNASKED.values(), ids=UNASKED.keys())
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_octets_that_nobody_asked_for_answer_nothing(more, at_once):
+    first = OK + LENGTH + WHOLE
+    async with (
+        Scripted(first + more * at_once, after=more * (not at_once)) as server,
+        KubeCluster(server.connection, limits=QUICK) as cluster,
+    ):
+        await cluster.get(ASKED)
+        await eventually(lambda: server.is_left)
+        await cluster.get(ASKED)
+        assert server.connections == 2
+
+
+async def test_a_connection_is_kept_for_some_time(monkeypatch):
+    monkeypatch.setattr(http1, "_IDLE_SECONDS", 0.2)
+    async with (
+        Scripted(OK + LENGTH + WHOLE) as server,
+        KubeCluster(server.connection, limits=QUICK) as cluster,
+    ):
+        await cluster.get(ASKED)
+        await cluster.get(ASKED)
+        assert server.connections == 1
+        await eventually(lambda: server.is_left)
+
+
+async def test_a_call_that_is_given_up_ends_its_connection():
+    async with Scripted(OK) as server, KubeCluster(server.connection) as cluster:
+        call = asyncio.create_task(cluster.get(ASKED))
+        await eventually(lambda: server.requests)
+        call.cancel()
+        await eventually(lambda: server.is_left)
+
+
+# Through a proxy
+
+
+class HttpProxy(Proxy):
+    """Leads to where CONNECT names, or asks by itself, for a user with the right password."""
+
+    def __init__(self, *, tls=None, answer=b"HTTP/1.1 200 Connection established\r\n\r\n"):
+        self.answer, self.scheme, self.requests = answer, "https" if tls else "http", []
+        super().__init__(self._serve, tls=tls)
+
+    @property
+    def url(self):
+        return Secret(f"{self.scheme}://klutch:s%40cret@127.0.0.1:{self.port}")
+
+    async def _serve(self, reader, writer):
+        head = await head_of(reader)
+        self.requests.append(head)
+        method, target, _ = head.decode().split(" ", 2)
+        if f"Basic {base64.b64encode(b'klutch:s@cret').decode()}" not in head.decode():
+            writer.write(b"HTTP/1.1 407 Who\r\nContent-Length: 0\r\n\r\n")
+            return
+        host, port = (target if method == "CONNECT" else target.split("/")[2]).split(":")
+        there = await asyncio.open_connection(host, int(port))
+        if method == "CONNECT":
+            writer.write(self.answer)
+        else:
+            there[1].write(head)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pump(reader, there[1]))
+            group.create_task(pump(there[0], writer))
+
+
+async def pump(source, target):
+    try:
+        while data := await source.read(2**16):
+            target.write(data)
+    finally:
+        target.close()
+
+
+@pytest.fixture
+def authority(tmp_path):
+    now = datetime.now(UTC)
+    authority = credentials.authority("proxied", now=now)
+    pair = credentials.issue(authority, "proxied", use=credentials.Use.SERVER, now=now)
+    (tmp_path / "tls.crt").write_bytes(pair.certificate_pem)
+    (tmp_path / "tls.key").write_bytes(pair.key_pem)
+    return authority.certificate_pem.decode()
+
+
+@pytest.fixture
+def tls(authority, tmp_path):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    return context
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("to_proxy", ["http", "https"])
+@pytest.mark.parametrize("to_server", ["http", "https"])
+async def test_a_proxy_leads_to_the_server(authority, tls, loop, to_proxy, to_server):
+    def asked():
+        with asyncio.Runner(loop_factory=loop) as runner:
+            return runner.run(ask(connection))
+
+    async with (
+        Scripted(OK + LENGTH + WHOLE, tls=tls if to_server == "https" else None) as server,
+        HttpProxy(tls=tls if to_proxy == "https" else None) as proxy,
+    ):
+        token = Token(Secret("t0ken"))
+        connection = Connection("plain", server.url, token, ca=authority, proxy=proxy.url)
+        assert await asyncio.to_thread(asked) is not None
+        assert b"Bearer t0ken" in server.requests[0]
+        assert (b"t0ken" in proxy.requests[0]) is (to_server == "http")
+        assert (proxy.connections, server.connections) == (1, 1)
+
+
+PROXIES = {
+    "a refusal": (b"HTTP/1.1 403 No\r\n\r\n", "the proxy refused with HTTP 403"),
+    "no HTTP": (b"SSH-2.0\r\n", "no connection to the proxy: it is no HTTP proxy"),
+    "a head without an end": (b"HTTP/1.1 200 OK\r\nA: " + b"x" * 2**17, "no HTTP proxy"),
+}
+
+
+@pytest.mark.parametrize(("answer", "reason"), PROXIES.values(), ids=PROXIES.keys())
+async def test_a_proxy_that_leads_nowhere(authority, tls, answer, reason):
+    async with Scripted(OK, tls=tls) as server, HttpProxy(answer=answer) as proxy:
+        connection = Connection("plain", server.url, ca=authority, proxy=proxy.url)
+        with pytest.raises(errors.Unreachable, match=reason) as caught:
+            await ask(connection)
+    assert "cret" not in str(caught.value)
+
+
+async def test_a_proxy_with_another_password(authority, tls):
+    async with Scripted(OK, tls=tls) as server, HttpProxy() as proxy:
+        url = Secret(proxy.url.reveal().replace("s%40cret", "other"))
+        with pytest.raises(errors.Unreachable, match="the proxy refused with HTTP 407"):
+            await ask(Connection("plain", server.url, ca=authority, proxy=url))
