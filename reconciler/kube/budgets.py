@@ -4,7 +4,7 @@ A limit belongs to the writer of an object, not to the server: tenants write to 
 """
 
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from reconciler.core.documents import weight
@@ -35,6 +35,7 @@ class Budget:
     total: int = 2**63
     small: int = 16 * 1024
     views: WeakSet[Sized] = field(default_factory=WeakSet)
+    hot: dict[Any, None] = field(default_factory=dict)  # places that have changed: the oldest first
 
     def admits(self, view: Sized, content: bytes, beside: int) -> bool:
         """Return whether a view may hold an object as JSON beside so much else."""

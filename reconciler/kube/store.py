@@ -2,13 +2,15 @@
 
 Objects are kept as the bytes of their JSON, usually without `metadata.managedFields`, and decoded
 on each read: a decoded object takes several times the memory, and most objects are read seldom.
-Small ones are deflated: objects of one kind differ in little, so a tenth of the bytes is left.
+Small ones are deflated: objects of one kind differ in little, so a tenth of the bytes is left. This
+waits for a pause, as an object that has changed is read and changed several times more.
 Everything is synchronous, so that a reader never meets half of a change. Does not know where
 objects come from and what their fields mean; indexes are functions of the object.
 """
 
 import marshal
 import sys
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -44,6 +46,7 @@ _NONE: Final[dict[str, _Entry]] = {}
 _SMALL: Final = 8 * 1024
 _WINDOW: Final = -13
 _LEVEL: Final = 5
+_HOT: Final = 512  # objects of one budget
 NO_INDEXES: Final[Mapping[str, Index]] = MappingProxyType({})
 
 
@@ -103,6 +106,7 @@ class Store:
         self._found: dict[str, dict[Value, _Holders]] = {name: {} for name in indexes}
         self._absent: _Values = ((),) * len(indexes)
         self._spaces: dict[str, dict[str, _Entry]] = {}
+        self._me = weakref.ref(self)
         self._on_change: list[tuple[int, OnChange]] = []
         self._on_object_change: list[OnObjectChange] = []
 
@@ -196,8 +200,11 @@ class Store:
         """Take in one object as the server has it. Raises ValueError where it has no name."""
         key = _key(manifest)
         old = self._entry(*key)
-        beside = self.octets - _size(old)
-        self._notify(key, self._exchange(key, self._made(key, manifest, beside)))
+        new = self._made(key, manifest, self.octets - _size(old))
+        change = self._exchange(key, new)
+        if change is not None and _is_plain(new):
+            self._heat(key)
+        self._notify(key, change)
 
     def remove(self, manifest: Manifest) -> None:
         """Take out one object; only its name counts. Raises ValueError where it has none."""
@@ -212,7 +219,7 @@ class Store:
         beside = sum(map(_size, packed.values()))
         for manifest in manifests:
             key = _key(manifest)
-            packed[key] = self._made(key, manifest, beside)
+            packed[key] = self._cold(self._made(key, manifest, beside))
             beside += _size(packed[key])
         return packed
 
@@ -232,6 +239,30 @@ class Store:
             raise oversized(ref, "get", self._decoded(entry[0]))
         return self._decoded(entry[0])
 
+    def _heat(self, key: ObjectKey) -> None:
+        """Keep a small object as it is until so many others of the budget have changed."""
+        hot, place = self._budget.hot, (self._me, key)
+        hot.pop(place, None)
+        hot[place] = None
+        if len(hot) > _HOT:
+            oldest = next(iter(hot))
+            del hot[oldest]
+            if (store := oldest[0]()) is not None:
+                store.cool(oldest[1])
+
+    def cool(self, key: ObjectKey) -> None:
+        """Deflate an object that has not changed for some time."""
+        if (entry := self._entry(*key)) is not None:
+            cold = self._spaces[key.namespace][key.name] = self._cold(entry)
+            self.octets += _size(cold) - _size(entry)
+
+    def _cold(self, entry: _Entry) -> _Entry:
+        if not _is_plain(entry):
+            return entry
+        self._pattern = self._pattern or entry[0]
+        deflate = zlib.compressobj(1, zlib.DEFLATED, _WINDOW, _LEVEL, zdict=self._pattern)
+        return _Small(deflate.compress(entry[0]) + deflate.flush()), *entry[1:]
+
     def _made(self, key: ObjectKey, manifest: Manifest, beside: int) -> _Entry:
         kept = self.trim(manifest)
         version = get_text(kept, "metadata", "resourceVersion")
@@ -246,10 +277,6 @@ class Store:
             is_stub(manifest) or not self._budget.admits(self, content, beside)
         ):
             content = _Stub(orjson.dumps(stub_of(kept)))
-        elif type(content) is bytes and len(content) <= _SMALL:
-            self._pattern = self._pattern or content
-            deflate = zlib.compressobj(1, zlib.DEFLATED, _WINDOW, _LEVEL, zdict=self._pattern)
-            content = _Small(deflate.compress(content) + deflate.flush())
         return content, version, by_index, is_stub(manifest) or takes(manifest, limit=WIDE) > WIDE
 
     def _decoded(self, content: bytes) -> Manifest:
@@ -267,9 +294,9 @@ class Store:
         pruned. Lists and watches order fields differently, so texts that differ prove nothing.
         """
         (known, version, *_), (content, other, *_) = old, new
-        if not version or version != other or type(known) is not type(content):
+        if not version or version != other or _form(known) is not _form(content):
             return False
-        if known == content:
+        if type(known) is type(content) and known == content:
             return True
         before, after = self._decoded(known), self._decoded(content)
         deep = type(known) is _Deep  # too deep to be compared
@@ -351,6 +378,16 @@ def _encoded(manifest: Manifest) -> bytes:
         return _Deep(marshal.dumps(manifest))  # type: ignore[arg-type]
     # It leaves several times their length allocated behind its results; a copy is exact.
     return bytes(memoryview(text))
+
+
+def _is_plain(entry: _Entry) -> bool:
+    """Return whether an object is small, and not deflated yet."""
+    return type(entry[0]) is bytes and len(entry[0]) <= _SMALL
+
+
+def _form(content: bytes) -> type[bytes]:
+    """Return the form of content; what is deflated is JSON, too."""
+    return bytes if type(content) is _Small else type(content)
 
 
 def _size(entry: _Entry | None) -> int:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from reconciler.core.manifest import get_text, identity_of, labels_of
 from reconciler.core.refs import CONFIG_MAP, ObjectKey
+from reconciler.kube import store as store_module
+from reconciler.kube.budgets import Budget
 from reconciler.kube.store import Store
 
 FIELDS = [{"manager": "tests", "operation": "Update", "fieldsV1": {"f:data": {}}}]
@@ -245,9 +247,10 @@ def test_objects_deeper_than_orjson_writes_are_kept():
 
 
 @pytest.mark.parametrize(("length", "most"), [(1_500, 500), (10_000, 11_000)])
-def test_an_object_takes_little_more_than_its_text_or_its_difference(length, most):
+def test_an_object_takes_little_more_than_its_text_or_its_difference(length, most, monkeypatch):
+    monkeypatch.setattr(store_module, "_HOT", 10)
     objects = [made(f"item-{number}", "red", data={"a": "x" * length}) for number in range(500)]
-    store = Store(CONFIG_MAP, indexes={"team": teams})
+    store = Store(CONFIG_MAP, indexes={"team": teams}, budget=Budget())
     gc.collect()
     tracemalloc.start()
     for one in objects:
