@@ -121,6 +121,7 @@ class Mappings:
         self._taken: set[str] = set()  # service namespaces
         self._refused: dict[str, str] = {}  # by app namespace: a name in use by another
         self._followers: list[Callable[[str], None]] = []
+        self._standings: dict[str, tuple[object, tuple[bool, str | None]]] = {}
         mappings.subscribe_keys(lambda key: self._look(key.name))
 
     def service(self, app_namespace: str) -> str:
@@ -135,10 +136,16 @@ class Mappings:
 
         None: it lives. "": the view lacks it. What is made after the end is in a later one.
         """
-        mapping, live = self.get(app_namespace), self._namespaces.get("", app_namespace)
-        ended = get_text(live, "metadata", "deletionTimestamp")
-        lives = mapping is None or (live is not None and not ended)
-        return namespace_decide.is_unproven(mapping, live), None if lives else ended
+        views = (self._mappings, self._space), (self._namespaces, "")
+        state = [store.state(namespace, app_namespace) for store, namespace in views]
+        known = self._standings.get(app_namespace)
+        if known is None or known[0] != state:  # each reconcile asks
+            mapping, live = (store.get(namespace, app_namespace) for store, namespace in views)
+            ended = get_text(live, "metadata", "deletionTimestamp")
+            lives = mapping is None or (live is not None and not ended)
+            unproven = namespace_decide.is_unproven(mapping, live)
+            known = self._standings[app_namespace] = state, (unproven, None if lives else ended)
+        return known[1]
 
     def objects(self) -> list[Manifest]:
         return [one for one in self._mappings.all() if namespace_of(one) == self._space]

@@ -121,6 +121,10 @@ class Store:
         entry = self._entry(namespace, name)
         return None if entry is None else self._whole(ObjectKey(namespace, name), entry)
 
+    def state(self, namespace: str, name: str) -> object:
+        """Return a value that equals another as long as an object stays as it is."""
+        return self._entry(namespace, name)
+
     def stub(self, namespace: str, name: str) -> Manifest | None:
         """Return the stub of an object that is too large to be read; None for any other."""
         entry = self._entry(namespace, name)
