@@ -3,13 +3,13 @@
 Accessors are tolerant, like the readers of `core.manifest`: an absent field reads as its default.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from reconciler.core import keys, manifest
+from reconciler.core.documents import object_of
 from reconciler.core.manifest import Manifest
 from reconciler.core.names import MAX_LABEL
 from reconciler.core.refs import Kind
@@ -19,6 +19,7 @@ OSB_GROUP: Final = "osb.klutchctl.dev"
 SERVICE_BROKER: Final = Kind(OSB_GROUP, "v1alpha1", "ServiceBroker", "servicebrokers")
 BROKER_RECORD: Final = Kind(OSB_GROUP, "v1alpha1", "BrokerRecord", "brokerrecords")
 NEWEST_API: Final = "2.17"
+_MOST_MEMORY: Final = 16 * 2**20  # of an annotation with plans
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,8 @@ def generated_kind(crd: Manifest) -> GeneratedKind | None:
     """Return the kind that a CRD was generated for; None where no catalogue made it."""
     broker = manifest.labels_of(crd).get(keys.OSB_BROKER, "")
     noted = manifest.annotations_of(crd)
-    offering, plans = noted.get(keys.OSB_OFFERING, ""), _plans(noted.get(keys.OSB_PLANS, ""))
+    plans = object_of(noted.get(keys.OSB_PLANS, "").encode(), most_memory=_MOST_MEMORY)
+    offering = noted.get(keys.OSB_OFFERING, "")
     version = next(
         (one for one in manifest.get_maps(crd, "spec", "versions") if one.get("storage")), {}
     )
@@ -147,11 +149,5 @@ def generated_kind(crd: Manifest) -> GeneratedKind | None:
     )
     if not (broker and offering and kind.version and kind.plural):
         return None
-    return GeneratedKind(kind, broker, offering, plans, noted.get(keys.OSB_INSTANCES, ""))
-
-
-def _plans(text: str) -> dict[str, str]:
-    try:
-        return manifest.get_text_map(json.loads(text))
-    except (ValueError, RecursionError):
-        return {}
+    ids = manifest.get_text_map(plans or {})
+    return GeneratedKind(kind, broker, offering, ids, noted.get(keys.OSB_INSTANCES, ""))

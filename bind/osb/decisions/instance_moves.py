@@ -64,12 +64,11 @@ class InstanceMoves(Moves):
 
     def _otherwise(self, move: Move, outcome: Outcome) -> views.Next:  # noqa: C901, PLR0911 - a move each
         problem, intent, questions = self._why(outcome), self.one.intent, self.pause.questions
-        url = outcome.dashboard_url if isinstance(outcome, Done) else ""
         match move:
             case Move.DONE if intent is not None:
-                return self.now_as_wanted(intent.target, url)
+                return self.now_as_wanted(intent.target)
             case Move.UNREAD if intent is not None:
-                return self.now_as_wanted(Sent(intent.target.plan), "", unread=True)
+                return self.now_as_wanted(Sent(intent.target.plan), unread=True)
             case Move.FORGET:
                 return self._forgotten()
             case Move.REREAD:
@@ -91,13 +90,16 @@ class InstanceMoves(Moves):
                 return self._compared(outcome)
         return self._unlearnt(problem, rereads=move is Move.UNPROVED)
 
-    def accepted(self, outcome: Outcome) -> views.Next:
-        """Have a record hold the operation that has begun, or is seen to go on."""
-        next_ = Moves.accepted(self, outcome)
-        url = outcome.dashboard_url if isinstance(outcome, outcomes.Accepted) else ""
-        return replace(next_, decision=_with_dashboard(next_.decision, url))
+    def answered(self, call: messages.Call, outcome: Outcome) -> views.Next:
+        """Decide from an answer; the address of the dashboard in it is shown."""
+        next_ = Moves.answered(self, call, outcome)
+        url = outcome.dashboard_url if isinstance(outcome, Done | outcomes.Accepted) else ""
+        if not (url and next_.decision.fields):
+            return next_
+        fields = {**next_.decision.fields, "dashboardURL": url}
+        return replace(next_, decision=replace(next_.decision, fields=fields))
 
-    def now_as_wanted(self, target: Sent, dashboard: str, *, unread: bool = False) -> views.Next:
+    def now_as_wanted(self, target: Sent, *, unread: bool = False) -> views.Next:
         """Have a record state that the broker has the target; `unread`: of which its plan is known.
 
         One that was made with it was read by that.
@@ -113,13 +115,8 @@ class InstanceMoves(Moves):
         if not unread and conditions.get(self.view.live, causes.IN_SYNC):
             true.append(causes.IN_SYNC)
         decision = state.of(self.view, replace(one, **fields), true=true)  # type: ignore[arg-type]
-        return self.next(
-            _with_dashboard(decision, dashboard),
-            record.changed(one, **fields),
-            again=views.SOON,
-            note=note,
-            pause=views.Pause(checked=checked),
-        )
+        step, pause = record.changed(one, **fields), views.Pause(checked=checked)
+        return self.next(decision, step, again=views.SOON, note=note, pause=pause)
 
     def mitigated(self, problem: str) -> views.Next:
         """Have an instance deleted of which nobody knows whether it is whole.
@@ -271,17 +268,15 @@ class InstanceMoves(Moves):
             return replace(views.soon(record.changed(one, intent=None)), pauses={one.id: pause})
         if intent is not None and not intent.closed:
             if state.confirms(view, one.sent, intent.target, outcome):
-                return self.now_as_wanted(intent.target, outcome.dashboard_url)
+                return self.now_as_wanted(intent.target)
             return self.next(Decision(again=views.SOON), pause=replace(pause, tried=intent.tries))
         if one.sent is not None and not one.sent.digest:
             target = state.wanted(view, one.sent)
             if state.confirms(view, None, target, outcome):
-                next_ = self.now_as_wanted(target, outcome.dashboard_url)
-                return replace(next_, pauses={one.id: pause})
+                return replace(self.now_as_wanted(target), pauses={one.id: pause})
             return self.next(Decision(again=views.SOON), pause=pause)
         differing = state.differences(view, one.sent, outcome) if one.sent else ()
         decision = state.synced(view, one, differing)
-        decision = _with_dashboard(decision, outcome.dashboard_url)
         return self.next(decision, again=self.timing.resync, pause=pause)
 
     def send(self, intent: Intent) -> views.Next:
@@ -365,10 +360,3 @@ class InstanceMoves(Moves):
             maintenance=target.maintenance if is_newer else "",
             previous=messages.Previous(sent.plan, place.cluster, place.space, sent.maintenance),
         )
-
-
-def _with_dashboard(decision: Decision, url: str) -> Decision:
-    """Return a status with the address of the dashboard, if that is known."""
-    if not url or not decision.fields:
-        return decision
-    return replace(decision, fields={**decision.fields, "dashboardURL": url})
