@@ -11,7 +11,7 @@ from bind.osb.decisions.view import Broker, InstanceView, Next, Place
 from reconciler.api.osb import BrokerSpec, GeneratedKind
 from reconciler.blueprints.offering.catalogue import Catalogue, MaintenanceInfo, Offering, Plan
 from reconciler.core import conditions, keys, manifest
-from reconciler.core.decision import Create, Delete, Patch
+from reconciler.core.decision import Create, Delete, Patch, Step
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
 from reconciler.core.secret import Secret
@@ -175,3 +175,56 @@ def recorded(found: Next, before: Record | None = None) -> Any:
         if isinstance(step, Patch) and step.ref.name == before.id:
             live = merged(live, {"spec": step.body.get("spec", {})})
     return record.read(live, "plane")
+
+
+def follows(seen: InstanceView, found: Next) -> str:
+    """Return a decision in words: writes, Events, call, conditions, and when to look again.
+
+    A record is as it is then, with what is open of it; of another spec than the claim's, that too.
+    """
+    words = [_step(seen, step) for step in found.decision.steps]
+    words += ["begins"] if found.begins else []
+    words += [f"Event {note.reason}" for note in found.decision.notes]
+    if found.ask is not None:
+        call: Any = found.ask.call
+        of = "" if call.instance in (UID, OTHER_UID) else f" of {call.instance}"
+        words.append(f"{type(call).__name__} {call.plan}{of}")
+    words += [
+        one.type if one.status == "True" else f"{one.type}/{one.reason}"
+        for one in found.decision.conditions
+    ]
+    again, rests = found.decision.again, False
+    for one in found.pauses.values():
+        rests = one.until is not None and again == one.until - seen.now
+        words += ["read"] if one.checked == seen.now else []
+        words += [f"read after {one.tried}"] if one.tried else []
+    words += ["reads the catalogue"] if found.reads_catalogue else []
+    words += [f"{'rests' if rests else 'again'} {again.total_seconds():g} s"] if again else []
+    return "; ".join(words)
+
+
+def _step(seen: InstanceView, step: Step) -> str:
+    known = {one.id: one for one in (*seen.records, *seen.others)}
+    match step:
+        case Create(_, made):
+            return f"create {_state(seen, record.read(made, 'plane'))}"
+        case Delete():
+            return "delete record"
+        case Patch(ref, body) if ref.name in known:
+            live: Any = known[ref.name].live
+            return _state(seen, record.read(merged(live, {"spec": body["spec"]}), "plane"))
+    return "patch claim"
+
+
+def _state(seen: InstanceView, one: Record) -> str:
+    words = [f"{one.state} {one.number}" if one.number else one.state]
+    if one.operation is not None:
+        words.append("at work")
+    if (open_ := one.intent) is not None:
+        tries = f" after {open_.tries}" if open_.tries else ""
+        later = open_.since - NOW
+        waits = f" in {later.total_seconds():g} s" if later > timedelta() else ""
+        is_other = seen.live is not None and open_.target.digest != sent(seen.live).digest
+        of = " of another spec" if is_other else ""
+        words.append(f"{open_.closed} {open_.verb}".strip() + tries + waits + of)
+    return ", ".join(words)

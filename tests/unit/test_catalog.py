@@ -79,17 +79,6 @@ def test_check_writes_nothing_and_names_what_differs(root, capsys):
     assert capsys.readouterr().out == f"changed  {root}/rights.yaml\n"
 
 
-def test_what_left_the_catalogue_stays_until_narrowing_is_allowed(root, capsys):
-    assert run(root) == 0
-    before = files_in(root)
-    save(root, plan("small"))
-    assert run(root) == 0
-    assert files_in(root) == {**before, "saved.json": (root / "saved.json").read_bytes()}
-    assert "Warning: offering db: plan big is no longer offered" in capsys.readouterr().err
-    assert run(root, "--allow-narrowing") == 0
-    assert b"- big" not in (root / "crds/dbinstances.services.acme.example.yaml").read_bytes()
-
-
 # As earlier versions wrote it beside the files.
 LOCK = {
     "broker": "acme",
@@ -121,16 +110,6 @@ def test_a_lock_file_of_earlier_versions_is_read_once_and_goes(root, capsys):
     save(root, plan("small"), plan("gone", {"properties": {"a": {"type": "integer"}}}))
     assert run(root) == 6
     assert "plan gone: parameters.a: its type is new" in capsys.readouterr().err
-
-
-def test_an_id_that_changes_is_held_back(root, capsys):
-    assert run(root) == 0
-    before = files_in(root)
-    save(root, plan("small", id="new"), plan("big"))
-    after = files_in(root)
-    assert run(root) == 6
-    assert files_in(root) == after == {**before, "saved.json": after["saved.json"]}
-    assert "plan small has another id" in capsys.readouterr().err
 
 
 def test_files_that_are_gone_are_deleted_and_no_other_ones(root):

@@ -266,12 +266,6 @@ def test_other_credentials_do_not_make_a_broker_answer(gate):
     assert gate.closed != ""
 
 
-def test_credentials_that_are_accepted_open_it(gate):
-    record(gate, outcomes.Denied(401, "x"))
-    gate.record(outcomes.Done(), catalogue=True)
-    assert gate.closed == ""
-
-
 @pytest.mark.parametrize("answer", OTHERS[1:])
 def test_what_a_gateway_could_say_does_not(gate, answer):
     record(gate, outcomes.Denied(401, "x"), answer)
@@ -283,9 +277,3 @@ def test_a_403_counts_where_the_catalogue_gets_it_too(gate):
     assert (gate.closed, gate.doubted) == ("", True)
     gate.record(outcomes.Denied(403, "x"), catalogue=True)
     assert (gate.closed != "", gate.doubted) == (True, False)
-
-
-def test_a_403_of_one_call_alone_does_not(gate):
-    record(gate, outcomes.Denied(403, "x"))
-    gate.record(outcomes.Done(), catalogue=True)
-    assert (gate.closed, gate.doubted) == ("", False)

@@ -135,19 +135,6 @@ def test_a_refusal_ends_with_what_it_was_for(change: Callable[[World], None]) ->
     assert world.states() == [(0, record.PRESENT)]
 
 
-def test_a_refusal_after_an_unknown_outcome_is_undone_with_its_claim() -> None:
-    world = World()
-    world.broker.faults.add("bind", osb_faults.says(500, processed=True), times=1)
-    world.broker.faults.add("bind", osb_faults.refuses(400, "", "no"))
-    world.claim()
-    world.run(minutes=3)
-    assert world.condition("Bound") == ("False", "Refused")
-    world.delete(BINDING_KIND, "web")
-    world.run(minutes=3)
-    assert world.broker.inventory.bindings == {}
-    assert world.live(BINDING_KIND, "web") is None
-
-
 # DELETE
 
 
@@ -180,6 +167,7 @@ def test_an_unbind_is_made_each_ten_minutes_in_the_end() -> None:
     world = unbind(osb_faults.says(500), 100, hours=1)
     assert times(world, "unbind")[:6] == [0, 2, 10, 42, 170, 682]
     assert {round(one - 682) % 600 for one in times(world, "unbind")[5:]} == {0}
+    assert world.condition("DeletesAllowed") == ("False", "NotDeleted")
     assert world.states() == [(0, record.LEAVING)]
 
 

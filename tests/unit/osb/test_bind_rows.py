@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from bind.osb.decisions import binding as bindings
 from bind.osb.decisions import record as records_of
-from bind.osb.decisions.record import INTENDED, LEAVING, PRESENT, Intent, Sent
+from bind.osb.decisions.record import PRESENT
 from bind.osb.decisions.view import InstanceView
 from reconciler.api.osb import BROKER_RECORD
 from reconciler.core import keys
 from reconciler.core.refs import SECRET
 from tests.support import osb_faults
-from tests.support.osb_bindings import World, catalogue, claimed
+from tests.support.osb_bindings import World, catalogue
 from tests.support.osb_faults import Fault
 from tests.support.osb_turns import BINDING_KIND, INSTANCE_KIND
 from tests.support.osb_wire import Verb
@@ -113,59 +112,7 @@ def test_nothing_is_bound_before_all_is_there(
     assert world.logs_in()
 
 
-def test_a_plan_without_bindings_is_not_bound() -> None:
-    world = claimed(catalogue(bindable=False), minutes=3)
-    assert world.condition("Bound") == ("False", "NotBindable")
-    assert world.broker.journal == []
-
-
-def test_a_bind_waits_for_what_goes_on_at_its_instance() -> None:
-    world = World()
-    known = world.records(records_of.INSTANCE)[0]
-    busy = replace(known, intent=Intent("Update", world.now, Sent(world.plan)))
-    world.otherwise = lambda view: replace(view, records=(busy,))
-    world.claim()
-    view = world.view()
-    next_ = bindings.look(view, view.bindings[0])
-    assert next_.ask is None
-    assert not next_.decision.tasks
-    assert [(one.type, one.reason) for one in next_.decision.conditions] == [("Bound", "Pending")]
-
-
-def test_bindings_of_an_instance_are_bound_one_after_another() -> None:
-    world = World()
-    world.broker.modes.asynchronous = ASYNC
-    world.claim("web")
-    world.claim("job")
-    world.run(minutes=5)
-    assert world.logs_in("web")
-    assert world.logs_in("job")
-    assert world.broker.violations == []
-
-
 # 200, 201: Secret, Present. 202: poll, GET; not retrievable: mitigate, NoCredentials.
-
-
-@pytest.mark.parametrize("gives_operation", [True, False])
-def test_what_is_bound_later_is_polled_and_read(gives_operation: bool) -> None:
-    world = World()
-    world.broker.modes.asynchronous, world.broker.modes.polls = ASYNC, 3
-    world.broker.modes.gives_operation = gives_operation
-    world.claim()
-    world.run(minutes=5)
-    assert world.logs_in()
-    assert world.broker.count("poll-binding") == 4
-    assert world.broker.count("fetch-binding") == 1
-    assert world.broker.violations == []
-
-
-def test_what_cannot_be_read_later_is_bound_at_once() -> None:
-    world = World(catalogue(bindings_retrievable=False))
-    world.broker.modes.asynchronous = ASYNC
-    world.claim()
-    world.run(minutes=5)
-    assert world.logs_in()
-    assert (world.broker.count("bind"), world.broker.violations) == (1, [])
 
 
 # 409, or 200 without credentials: GET; else unbind, next number.
@@ -185,33 +132,7 @@ def test_what_is_there_already_is_read_or_else_replaced(fault: Fault, reads: boo
     assert asked_for == ((1, 1) if reads else (2, 0))
 
 
-def test_a_broker_that_reads_no_credentials_is_asked_for_others() -> None:
-    world = World()
-    world.broker.modes.gives_credentials = False
-    world.claim()
-    world.run(minutes=3)
-    assert world.condition("Bound") == ("False", "NoCredentials")
-    world.broker.modes.gives_credentials = True
-    world.run(hours=1)
-    assert world.logs_in()
-
-
 # request, every, expiry: next number.
-
-
-def test_a_request_rotates_once() -> None:
-    world = bound(catalogue(rotatable=True), parameters={"role": "reader"})
-    first = world.secret()
-    request(world)
-    world.run(minutes=30)
-    assert world.secret() != first
-    assert world.states() == [(0, PRESENT), (1, PRESENT)]
-    rotation = asked(world, "bind")[1]
-    assert rotation["predecessor_binding_id"] == world.records()[0].id
-    assert "parameters" not in rotation
-    assert world.condition("Rotated") == ("True", "")
-    assert world.events == ["Bound", "Rotated"]
-    assert world.broker.count("bind") == 2
 
 
 def test_an_instance_that_was_lost_and_made_anew_has_its_bindings_made_anew() -> None:
@@ -239,32 +160,6 @@ def test_equal_credentials_of_an_instance_that_was_made_anew_are_no_rotation() -
     world.run(minutes=1)
     assert world.states() == [(0, PRESENT), (1, PRESENT)]
     assert world.condition("Ready") == ("True", "")
-
-
-def test_a_plan_that_cannot_rotate_is_bound_as_at_first() -> None:
-    world = bound(catalogue(rotatable=False), parameters={"role": "reader"})
-    request(world)
-    world.run(minutes=30)
-    first, second = asked(world, "bind")
-    assert first == second
-    assert world.logs_in()
-
-
-def test_a_claim_that_is_made_with_a_request_is_bound_once() -> None:
-    world = bound(rotation={"request": "1"})
-    world.run(hours=3)
-    assert world.broker.count("bind") == 1
-
-
-def test_every_counts_from_the_last_credentials() -> None:
-    world = bound(rotation={"every": "4h", "overlap": "1h"})
-    world.run(hours=3, minutes=50)
-    assert world.broker.count("bind") == 1
-    world.run(minutes=20)
-    assert world.broker.count("bind") == 2
-    world.run(hours=4)
-    assert world.broker.count("bind") == 3
-    assert len(world.broker.inventory.bindings) == 1 + (world.status("previous") is not None)
 
 
 def test_every_waits_for_the_overlap_of_the_rotation_before() -> None:
@@ -301,15 +196,6 @@ def test_credentials_are_renewed_before_their_end(
     assert begin + due <= made_at < begin + due + timedelta(minutes=1)
 
 
-def test_a_life_that_ended_before_it_began_does_not_rotate_without_end() -> None:
-    world = World()
-    world.broker.modes.life = timedelta(hours=-1)
-    world.claim()
-    world.run(hours=5)
-    assert world.broker.count("bind") <= 6
-    assert world.condition("Valid") == ("False", "Expired")
-
-
 # New credentials: same Secret, new data; the old ones leave after the overlap.
 
 
@@ -337,16 +223,6 @@ def test_both_credentials_log_in_during_the_overlap(
     assert world.status("previous") is None
     assert world.status("rotatedAt") is not None
     assert since < world.now
-
-
-def test_the_old_credentials_leave_at_their_end_at_most() -> None:
-    world = World()
-    world.broker.modes.life = timedelta(minutes=60)
-    world.claim(rotation={"overlap": "24h"})
-    world.run(minutes=51)
-    old, new = world.records()
-    assert old.leave_at == old.expires_at
-    assert new.leave_at is None
 
 
 def test_equal_credentials_keep_the_old_binding_until_others_replace_both() -> None:
@@ -468,16 +344,6 @@ def test_credentials_that_cannot_be_read_are_replaced_at_once(
     assert world.states() == [(1, PRESENT)]
 
 
-def test_a_binding_that_the_broker_does_not_know_any_more_is_made_anew() -> None:
-    world = bound()
-    world.broker.inventory.lose((world.instance, world.records()[0].id))
-    lose(world)
-    world.run(minutes=10)
-    assert world.logs_in()
-    assert world.states() == [(1, PRESENT)]
-    assert "predecessor_binding_id" not in asked(world, "bind")[1]
-
-
 def test_a_gateway_does_not_make_a_binding_unknown() -> None:
     world = bound(catalogue(rotatable=True))
     lose(world)
@@ -508,20 +374,6 @@ def test_a_deletion_leaves_nothing(is_rotated: bool, is_async: bool) -> None:
     assert world.events[-1] == "Unbound"
 
 
-def test_a_claim_stays_until_its_unbind_is_confirmed() -> None:
-    world = bound()
-    world.broker.faults.add("unbind", osb_faults.says(500))
-    world.delete(BINDING_KIND, "web")
-    world.run(hours=5)
-    assert world.states() == [(0, LEAVING)]
-    assert world.status("phase") == "Deleting"
-    assert world.condition("DeletesAllowed") == ("False", "NotDeleted")
-    assert world.broker.count("unbind") <= 5 + 5 * 6 + 1  # every 10 minutes
-    world.broker.faults.clear()
-    world.run(minutes=15)
-    assert world.live(BINDING_KIND, "web") is None
-
-
 def test_old_credentials_that_the_broker_keeps_are_named() -> None:
     world = bound(rotation={"overlap": "0s"})
     world.broker.faults.add("unbind", osb_faults.refuses(400, "", "not today"), times=5)
@@ -545,42 +397,6 @@ def test_an_unbind_that_is_not_confirmed_keeps_no_other_binding_from_its_rotatio
     request(world)
     world.run(minutes=20)
     assert world.condition("Rotated") == ("True", "")
-
-
-def test_a_claim_that_was_never_asked_for_goes_without_a_call() -> None:
-    world = World()
-    world.broker.faults.add("bind", osb_faults.refuses(400, "BadRequest", "no"))
-    world.claim()
-    world.run(minutes=3)
-    assert world.states() == [(0, INTENDED)]
-    world.delete(BINDING_KIND, "web")
-    world.run(minutes=3)
-    assert world.live(BINDING_KIND, "web") is None
-    assert world.records() == []
-    assert world.broker.count("unbind") == 0
-
-
-def test_a_claim_without_a_record_is_let_go_at_once() -> None:
-    world = World()
-    world.closed = "it does not answer"
-    world.claim()
-    world.run(minutes=3)
-    world.delete(BINDING_KIND, "web")
-    assert world.live(BINDING_KIND, "web") is None
-
-
-def test_a_claim_that_is_deleted_while_it_is_bound_leaves_nothing() -> None:
-    world = World()
-    world.broker.modes.asynchronous, world.broker.modes.polls = ASYNC, 5
-    world.claim()
-    world.run(seconds=15)
-    assert world.records()[0].operation is not None
-    world.delete(BINDING_KIND, "web")
-    world.run(minutes=10)
-    assert world.broker.inventory.bindings == {}
-    assert world.live(BINDING_KIND, "web") is None
-    assert world.secret() == {}
-    assert world.broker.violations == []
 
 
 def test_a_crd_that_is_deleted_unbinds_nothing_unless_it_is_confirmed() -> None:
@@ -616,30 +432,12 @@ def test_an_instance_that_is_deleted_at_once_takes_its_bindings_along() -> None:
     assert world.live(BINDING_KIND, "web") is None
 
 
-@pytest.mark.parametrize("policy", ["WhenUnbound", "Retain", ""])
-def test_an_instance_that_waits_for_its_bindings_leaves_them_as_they_are(policy: str) -> None:
-    world = bound(rotation={"every": "1h"})
-    delete_instance(world, policy)
-    world.run(hours=3)
-    assert world.logs_in()
-    assert world.broker.count("bind") == 1
-
-
 # A claim that is absent: an orphan.
 
 
 def tear_off(world: World) -> None:
     world.edit(BINDING_KIND, "web", lambda live: live["metadata"].update(finalizers=[]))
     world.delete(BINDING_KIND, "web")
-
-
-def test_what_lost_its_claim_is_kept_and_said() -> None:
-    world = bound()
-    tear_off(world)
-    world.run(minutes=1)
-    assert world.states() == [(0, "Orphaned")]
-    assert len(world.broker.inventory.bindings) == 1
-    assert world.events[-1] == "Orphaned"
 
 
 @pytest.mark.parametrize(("wish", "left"), [(keys.ORPHAN_DEPROVISION, 0), (keys.ORPHAN_FORGET, 1)])

@@ -14,7 +14,6 @@ from reconciler.api.osb import GeneratedKind
 from reconciler.core import keys, manifest
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
-from tests.support import osb_faults
 from tests.support.osb_bindings import World, claimed
 from tests.support.osb_turns import BINDING_KIND, CLUSTER
 
@@ -101,16 +100,6 @@ def test_credentials_that_fit_into_no_secret_are_none() -> None:
     assert credentials.secret_of(view(), RECORD, Secret(json.dumps({"a": "b" * 2**19})))
 
 
-def test_a_broker_whose_credentials_fit_nowhere_is_said_to_give_none() -> None:
-    world = World()
-    huge = {"credentials": {"blob": "x" * 2**20}}
-    world.broker.faults.add("bind", osb_faults.says(201, huge, processed=True))
-    world.claim()
-    world.run(minutes=1)
-    assert world.condition("Bound") == ("False", "NoCredentials")
-    assert world.broker.inventory.bindings == {}
-
-
 # Whose Secret it is.
 
 FOREIGN: dict[str, Any] = {
@@ -132,20 +121,6 @@ def test_a_foreign_secret_is_left_alone_and_nothing_is_bound(type_: str) -> None
     world.delete(SECRET, "web-creds")
     world.run(minutes=2)
     assert world.logs_in()
-
-
-def test_a_secret_that_was_taken_in_place_of_ours_is_left_alone() -> None:
-    world = claimed(minutes=1)
-    world.delete(SECRET, "web-creds")
-    world.put(SECRET, FOREIGN)
-    world.run(minutes=10)
-    assert world.condition("Bound") == ("False", "SecretTaken")
-    assert world.secret() == {"password": "theirs"}
-    world.delete(BINDING_KIND, "web")
-    world.run(minutes=10)
-    assert world.live(BINDING_KIND, "web") is None
-    assert world.secret() == {"password": "theirs"}
-    assert world.broker.inventory.bindings == {}
 
 
 def test_a_secret_that_is_taken_while_the_broker_works_waits_until_the_name_is_free() -> None:

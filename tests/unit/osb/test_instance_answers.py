@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.support.osb_views import (
     OTHER_UID,
     UID,
     claim,
+    follows,
     held,
     intent,
     message,
@@ -27,11 +29,9 @@ from tests.support.osb_views import (
     written,
 )
 
-SECONDS = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-BIG = claim(plan="big")
+SECONDS, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+BIG, CHANGED = claim(plan="big"), claim(parameters={"a": 1})
 TO_BIG = sent(BIG, maintenance="")
-CHANGED = claim(parameters={"a": 1})
 
 PUT = messages.Provision(UID, "service-1", "plan-s", "o", "s")
 PATCH = messages.Update(UID, "service-1", "plan-b", messages.Previous("plan-s"))
@@ -40,120 +40,267 @@ GET = messages.FetchInstance(UID, "service-1", "plan-s")
 POLL = messages.LastOperation(UID, "service-1", "plan-s")
 
 NEW = held(record.INTENDED, intent=intent())
-THERE = held(record.PRESENT, sent=sent())
 CHANGING = held(record.PRESENT, sent=sent(), intent=intent("Update", TO_BIG))
 LEAVING = held(record.LEAVING, sent=sent())
+DONE, ABSENT, GONE = outcomes.Done(), outcomes.Absent(is_json=True), outcomes.Gone()
+SILENCE, NO = outcomes.Unknown("silence"), outcomes.Refused("no")
+OUTDATED = outcomes.Refused("2.0.1", "maintenance")
+NO_JSON = outcomes.Unknown("no JSON", 202, malformed=True)
+GOES_ON = outcomes.Progress("in progress", "half done")
 
 
-def answered(seen, call, outcome, *, about=UID) -> Next:
-    return turn.answered(seen, Ask(about, call), outcome).next
+def tried(before, tries):
+    return replace(before, intent=replace(before.intent, tries=tries))
 
 
-def put(outcome, before=NEW, live=None, **fields) -> Next:
-    return answered(view(live or claim(), before, **fields), PUT, outcome)
+def changes(tries=0, **progress):
+    """Return an update at work that has failed so often before, and how it ends."""
+    target = intent("Update", TO_BIG, tries=tries)
+    before = held(record.PRESENT, sent=sent(), intent=target, operation=operation())
+    return view(BIG, before), POLL, outcomes.Progress("failed", "no disk", **progress)
 
 
-def patch(outcome, before=CHANGING, **fields) -> Next:
-    return answered(view(BIG, before, **fields), PATCH, outcome)
+def put(outcome, tries=0):
+    return view(claim(), tried(NEW, tries)), PUT, outcome
 
 
-def delete(outcome, before=LEAVING, *, live=None, **fields) -> Next:
-    return answered(view(live or claim(deleting=True), before, **fields), DELETE, outcome)
+def patch(outcome, tries=0, before=CHANGING):
+    return view(BIG, tried(before, tries)), PATCH, outcome
 
 
-def poll(outcome, before, *, live=None, **fields) -> Next:
-    return answered(view(live or claim(), before, **fields), POLL, outcome)
+def delete(outcome, **fields):
+    return view(claim(deleting=True), LEAVING, **fields), DELETE, outcome
 
 
-def get(outcome, before=THERE, *, live=None, **fields) -> Next:
-    return answered(view(live or claim(), before, **fields), GET, outcome)
+def failed(number):
+    """Return the end of a failed try of this number."""
+    leaving = held(record.LEAVING, number=number)
+    return view(claim(), leaving), replace(DELETE, instance=leaving.id), GONE
 
 
-# PUT
+def poll(outcome, **pause):
+    going = replace(NEW, operation=operation())
+    return view(claim(), going, pauses={UID: Pause(**pause)}), POLL, outcome
 
 
-@pytest.mark.parametrize("created", [True, False], ids=["201", "200"])
-def test_a_put_that_is_done_is_present_with_what_was_sent(created):
-    found = put(outcomes.Done(dashboard_url="https://d.example", created=created))
+HIDDEN = claim(parameters={"password": "hidden"})
+THERE = held(record.PRESENT, sent=sent(HIDDEN))
+UNREAD = held(record.PRESENT, sent=sent(digest="", parameters={}))
+UNSURE = held(record.PRESENT, sent=sent(), intent=intent("Update", sent(BIG), tries=2))
+DIFFERS = {
+    "plan": outcomes.Done(plan="plan-b"),
+    "maintenanceVersion": outcomes.Done(maintenance="3.0.0"),
+    "parameters.password": outcomes.Done(parameters={"password": "s3cret"}),
+}
+LOST = held(record.PRESENT, sent=sent(HIDDEN), intent=intent(closed=record.MISSING))
+
+
+def get(outcome, before=THERE, live=None):
+    return view(live or (HIDDEN if before is THERE else claim()), before), GET, outcome
+
+
+# Sentence: the instance, the call and its outcome; what follows.
+ANSWERS: dict[str, tuple[Any, str]] = {
+    # PUT
+    "201": (
+        put(outcomes.Done(created=True)), "Present; Event Provisioned; Provisioned; UpToDate; read",
+    ),
+    "200": (put(DONE), "Present; Event Provisioned; Provisioned; UpToDate; read"),
+    "202": (
+        put(outcomes.Accepted()),
+        "Intended, at work, Provision; Provisioned/Provisioning; rests 10 s",
+    ),
+    "202, and a pause": (
+        put(outcomes.Accepted(retry_after=17 * SECONDS)),
+        "Intended, at work, Provision; Provisioned/Provisioning; rests 17 s",
+    ),
+    "a refusal": (
+        put(NO), "Intended, Refused Provision after 1; Event ProvisionRefused; Provisioned/Refused",
+    ),
+    **{
+        f"unknown after {tries}": (
+            put(SILENCE, tries),
+            f"Intended, Provision after {tries + 1}; Provisioned/Provisioning; rests {seconds} s",
+        )
+        for tries, seconds in ((0, 2), (1, 8), (2, 30))
+    },
+    "unknown too often": (put(SILENCE, 3), "Leaving; Event ProvisionFailed; Provisioned/Retrying"),
+    # PATCH
+    "an update that is done": (patch(DONE), "Present; Event Updated; Provisioned; UpToDate"),
+    "an update that has begun": (
+        patch(outcomes.Accepted()), "Present, at work, Update; UpToDate/Updating; rests 10 s",
+    ),
+    "a refused update": (
+        patch(NO), "Present, Refused Update after 1; Event UpdateRefused; UpToDate/Refused",
+    ),
+    "an unknown update": (patch(SILENCE), "Present, Update after 1; UpToDate/Updating; rests 2 s"),
+    "an unknown update, the third time": (
+        patch(SILENCE, 2), "Present, Update after 3; UpToDate/Updating; rests 30 s",
+    ),
+    "an unknown update, the last time": (
+        patch(SILENCE, 3),
+        "Present, Failed Update after 4; Event UpdateFailed; UpToDate/Failed; rests 30 s",
+    ),
+    **{
+        f"an update that fails: {more}, after {tries}": (
+            changes(tries, **more),
+            f"Present, {word}Update after {tries + 1}; Event UpdateFailed; UpToDate/Failed{also}; "
+            f"rests {seconds} s",
+        )
+        for tries, more, word, also, seconds in (
+            (0, {}, "", "", 2),
+            (1, {"instance_usable": True, "update_repeatable": True}, "", "", 8),
+            (2, {}, "Failed ", "", 30),
+            (0, {"update_repeatable": False}, "Failed ", "", 2),
+            (0, {"instance_usable": False}, "", "; Provisioned/NotUsable", 2),
+        )
+    },
+    # DELETE
+    **{
+        f"gone, {outcome}": (delete(outcome), "delete record; patch claim; Event Deprovisioned")
+        for outcome in (GONE, ABSENT)
+    },
+    **{
+        f"not gone, {outcome}": (
+            delete(outcome), "Event DeprovisionFailed; DeletesAllowed/NotDeleted; rests 2 s",
+        )
+        for outcome in (NO, outcomes.Refused("no", "unsupported"), SILENCE, NO_JSON)
+    },
+    "not deleted for long": (
+        delete(NO, pauses={UID: Pause(count=20)}), "DeletesAllowed/NotDeleted; rests 600 s",
+    ),
+    **{
+        f"try {number} is gone": (
+            failed(number),
+            f"create Intended {number + 1}, {waits}; delete record; Provisioned/{reason}",
+        )
+        for number, waits, reason in (
+            (0, "Provision in 60 s", "Retrying"),
+            (1, "Provision in 300 s", "Retrying"),
+            (2, "Provision in 1800 s", "Retrying"),
+            (3, "Failed Provision", "Failed"),
+        )
+    },
+    "gone without its claim": ((view(None, others=(LEAVING,)), DELETE, GONE), "delete record"),
+    # last_operation
+    "it goes on": (poll(GOES_ON), "Provisioned/Provisioning; rests 15 s"),
+    "it goes on for long": (
+        poll(outcomes.Progress(""), count=12), "Provisioned/Provisioning; rests 60 s",
+    ),
+    "it goes on, and a pause": (
+        poll(outcomes.Progress("in progress", "", 5 * MINUTE)),
+        "Provisioned/Provisioning; rests 300 s",
+    ),
+    # GET
+    "as it was sent": (
+        get(outcomes.Done(plan="plan-s")), "Provisioned; UpToDate; read; again 600 s",
+    ),
+    **{
+        f"{name} differs": (
+            get(found), "Provisioned; UpToDate; InSync/Drifted; read; again 600 s",
+        )
+        for name, found in DIFFERS.items()
+    },
+    "a value left out, and one more": (
+        get(outcomes.Done(parameters={"x": 1})), "Provisioned; UpToDate; read; again 600 s",
+    ),
+    "a 404": (
+        get(ABSENT),
+        "Present, Missing Provision; Event Missing; Provisioned/Missing; read; again 600 s",
+    ),
+    "a 410": (
+        get(GONE),
+        "Present, Missing Provision; Event Missing; Provisioned/Missing; read; again 600 s",
+    ),
+    "missing, and back": (get(DONE, LOST), "Present; read"),
+    "an update that was done after all": (
+        get(outcomes.Done(plan="plan-b"), UNSURE, BIG),
+        "Present; Event Updated; Provisioned; UpToDate",
+    ),
+    "an update that was not": (
+        get(outcomes.Done(plan="plan-s"), UNSURE, BIG), "read; read after 2",
+    ),
+    "there before its PUT": (
+        get(outcomes.Done(plan="plan-s", maintenance="2.0.0"), UNREAD),
+        "Present; Event Updated; Provisioned; UpToDate; read",
+    ),
+    "there before its PUT, otherwise": (get(outcomes.Done(plan="plan-b"), UNREAD), "read"),
+}  # fmt: skip
+
+
+def answered(seen, call, outcome, about=""):
+    one = about or call.instance
+    return turn.answered(seen, Ask(one, call), outcome).next
+
+
+@pytest.mark.parametrize(("given", "expected"), ANSWERS.values(), ids=ANSWERS)
+def test_what_follows(given: Any, expected):
+    assert follows(given[0], answered(*given)) == expected
+
+
+def test_what_is_done_is_recorded_with_what_was_sent():
+    found = answered(*put(outcomes.Done(dashboard_url="https://d.example", created=True)))
     after = recorded(found, NEW)
-    assert (after.state, after.sent, after.intent) == (record.PRESENT, sent(), None)
-    assert after.made_at == NOW
-    assert said(found) == {"Provisioned": ("True", ""), "UpToDate": ("True", "")}
+    assert (after.sent, after.made_at) == (sent(), NOW)
     assert found.decision.fields["dashboardURL"] == "https://d.example"
+    found = answered(*patch(DONE))
+    after = recorded(found, CHANGING)
+    assert (after.sent, after.plan) == (TO_BIG, "plan-b")
+    assert found.decision.fields["plan"] == "big"
 
 
-def test_a_put_that_is_accepted_is_polled_by_its_key_until_its_deadline():
-    found = put(outcomes.Accepted(Secret("op-9"), retry_after=17 * SECONDS))
+def test_what_is_accepted_is_polled_by_its_key_until_its_deadline():
+    found = answered(*put(outcomes.Accepted(Secret("op-9"))))
     after = recorded(found, NEW)
-    assert after.operation.key == Secret("op-9")
+    assert (after.operation.key, after.operation.plan) == (Secret("op-9"), "plan-s")
     assert after.operation.deadline == NOW + timedelta(hours=24)
-    assert found.decision.again == 17 * SECONDS
-    assert found.pauses[UID].until == NOW + 17 * SECONDS
     assert "op-9" not in repr(found)
-
-
-def test_a_plan_says_how_long_it_may_take():
     before = held(record.INTENDED, plan="plan-b", intent=intent(target=TO_BIG))
-    after = recorded(put(outcomes.Accepted(), before, BIG), before)
-    assert after.operation.deadline == NOW + timedelta(minutes=10)
+    after = recorded(answered(view(BIG, before), PUT, outcomes.Accepted()), before)
+    assert after.operation.deadline == NOW + timedelta(minutes=10)  # as the plan says
+    after = recorded(answered(*patch(outcomes.Accepted())), CHANGING)
+    assert after.operation.plan == "plan-s"  # as before the update
 
 
-def test_a_refused_put_is_closed_with_the_brokers_words():
-    found = put(outcomes.Refused("no such region"))
-    after = recorded(found, NEW)
-    assert after.state == record.INTENDED
-    assert (after.intent.closed, after.intent.catalog) == (record.REFUSED, "catalogue-1")
-    assert said(found)["Provisioned"] == ("False", "Refused")
-    assert "no such region" in message(found, "Provisioned")
-    assert phase(found) == "Failed"
-    assert [note.reason for note in found.decision.notes] == ["ProvisionRefused"]
-
-
-def test_a_412_names_the_version_that_is_spoken():
-    assert "2.17" in message(put(outcomes.Refused("too new", "unsupported")), "Provisioned")
+def test_a_refusal_is_kept_with_the_brokers_words_and_catalogue():
+    found = answered(*put(NO))
+    assert recorded(found, NEW).intent.catalog == "catalogue-1"
+    assert message(found, "Provisioned") == "no"
+    found = answered(*put(outcomes.Refused("too new", "unsupported")))
+    assert "2.17" in message(found, "Provisioned")
+    assert message(answered(*delete(NO)), "DeletesAllowed") == "no"
 
 
 @pytest.mark.parametrize("tries", [0, 1, 3])
 @pytest.mark.parametrize("is_edited", [False, True])
 def test_another_version_of_maintenance_is_read_and_tried_once_more(tries, is_edited):
-    before = held(record.INTENDED, intent=intent(tries=tries))
-    found = put(outcomes.Refused("2.0.1", "maintenance"), before)
+    before = tried(NEW, tries)
+    found = answered(view(claim(), before), PUT, OUTDATED)
     assert found.reads_catalogue
     again = recorded(found, before)
     assert again.is_open
     if is_edited:
-        again = recorded(poll(outcomes.Absent(is_json=True), again, live=CHANGED), again)
-    found = put(outcomes.Refused("2.0.1", "maintenance"), again)
+        again = recorded(answered(view(CHANGED, again), POLL, ABSENT), again)
+    found = answered(view(claim(), again), PUT, OUTDATED)
     assert said(found)["Provisioned"] == ("False", "Refused")
 
 
 @pytest.mark.parametrize("tries", [0, 2])
 def test_so_it_is_with_an_update_that_failed_before(tries):
-    update = intent("Update", TO_BIG, tries=tries)
-    going = None if tries else operation()
-    before = held(record.PRESENT, sent=sent(), intent=update, operation=going)
+    before = tried(CHANGING, tries)
     if not tries:
-        before = recorded(poll(outcomes.Progress("failed"), before, live=BIG), before)
-    found = patch(outcomes.Refused("2.0.1", "maintenance"), before)
+        before = replace(before, operation=operation())
+        before = recorded(answered(view(BIG, before), POLL, outcomes.Progress("failed")), before)
+    found = answered(view(BIG, before), PATCH, OUTDATED)
     assert found.reads_catalogue
-    found = patch(outcomes.Refused("2.0.1", "maintenance"), recorded(found, before))
+    again = recorded(found, before)
+    found = answered(view(BIG, again), PATCH, OUTDATED)
     assert said(found) == {"UpToDate": ("False", "Refused")}
 
 
 def test_and_with_the_number_after_one_that_failed():
-    leaving = held(record.LEAVING)
-    second = recorded(delete(outcomes.Gone(), live=claim()), leaving)
+    second = recorded(answered(*failed(0)))
     assert (second.number, second.intent and second.intent.catalog) == (1, "")
-
-
-@pytest.mark.parametrize(("tries", "wait"), [(0, 2), (1, 8), (2, 30)])
-def test_an_unknown_put_is_repeated_after_ever_longer_pauses(tries, wait):
-    before = held(record.INTENDED, intent=intent(tries=tries))
-    found = put(outcomes.Unknown("silence"), before)
-    after = recorded(found, before)
-    assert (after.state, after.intent.tries) == (record.INTENDED, tries + 1)
-    assert found.decision.again == wait * SECONDS
-    assert found.pauses[UID].until == NOW + wait * SECONDS
 
 
 @pytest.mark.parametrize("call", [PUT, PATCH, DELETE, POLL, GET])
@@ -166,221 +313,48 @@ def test_an_unknown_put_is_repeated_after_ever_longer_pauses(tries, wait):
     ],
 )
 def test_what_was_surely_not_done_changes_no_record_and_no_ready(call, outcome, wait):
-    found = answered(view(claim(), THERE), call, outcome)
+    found = answered(view(HIDDEN, THERE), call, outcome)
     assert written(found) == []
     assert found.decision.again == wait * SECONDS
     assert "Provisioned" not in said(found)
 
 
 def test_pauses_of_calls_that_were_not_sent_grow_to_a_minute():
-    pauses = {UID: Pause(count=9)}
-    assert put(outcomes.Unsent("away"), pauses=pauses).decision.again == MINUTE
+    seen = view(claim(), NEW, pauses={UID: Pause(count=9)})
+    assert answered(seen, PUT, outcomes.Unsent("away")).decision.again == MINUTE
 
 
-# PATCH
-
-
-def test_an_update_that_is_done_is_what_the_record_says_then():
-    found = patch(outcomes.Done())
-    after = recorded(found, CHANGING)
-    assert (after.sent, after.plan, after.intent) == (TO_BIG, "plan-b", None)
-    assert said(found)["UpToDate"] == ("True", "")
-    assert found.decision.fields["plan"] == "big"
-
-
-def test_an_accepted_update_is_polled_with_the_plan_before_it():
-    after = recorded(patch(outcomes.Accepted()), CHANGING)
-    assert after.operation.plan == "plan-s"
-    assert after.sent == sent()
-
-
-def test_a_refused_update_keeps_the_instance_as_it_is():
-    found = patch(outcomes.Refused("not smaller"))
-    after = recorded(found, CHANGING)
-    assert after.state == record.PRESENT
-    assert after.sent == sent()
-    assert after.intent.closed == record.REFUSED
-    assert said(found) == {"UpToDate": ("False", "Refused")}
-
-
-@pytest.mark.parametrize(("tries", "is_closed"), [(0, False), (2, False), (3, True)])
-def test_an_unknown_update_is_tried_three_times_more(tries, is_closed):
-    before = replace(CHANGING, intent=intent("Update", TO_BIG, tries=tries))
-    after = recorded(patch(outcomes.Unknown("silence"), before), before)
-    assert bool(after.intent.closed) is is_closed
-    assert after.intent.tries == tries + 1
-    assert after.state == record.PRESENT
-
-
-GOING = replace(CHANGING, operation=operation())
-
-
-@pytest.mark.parametrize(
-    ("usable", "repeatable", "tries", "is_closed"),
-    [
-        (None, None, 0, False),
-        (True, True, 1, False),
-        (None, None, 2, True),
-        (None, False, 0, True),
-        (False, None, 0, False),
-    ],
-)
-def test_a_failed_update_is_repeated_as_the_broker_allows(usable, repeatable, tries, is_closed):
-    before = held(
-        record.PRESENT,
-        sent=sent(),
-        intent=intent("Update", TO_BIG, tries=tries),
-        operation=operation(),
-    )
-    failed = outcomes.Progress(
-        "failed", "no disk", instance_usable=usable, update_repeatable=repeatable
-    )
-    found = poll(failed, before, live=BIG)
-    after = recorded(found, before)
-    assert after.operation is None
-    assert bool(after.intent.closed) is is_closed
-    assert said(found)["UpToDate"] == ("False", "Failed")
-    assert said(found).get("Provisioned") == (("False", "NotUsable") if usable is False else None)
-
-
-# DELETE
-
-
-@pytest.mark.parametrize("outcome", [outcomes.Gone(), outcomes.Absent(is_json=True)])
-def test_a_confirmed_deletion_takes_the_record_and_then_the_finalizer(outcome):
-    found = delete(outcome)
-    assert written(found) == [f"delete BrokerRecord {UID}", "patch DatabaseInstance orders"]
-
-
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        outcomes.Refused("still bound"),
-        outcomes.Refused("still bound", "unsupported"),
-        outcomes.Unknown("still bound"),
-        outcomes.Unknown("still bound", 202, malformed=True),
-    ],
-)
-def test_a_deletion_without_success_is_repeated_ever_slower_and_said(outcome):
-    found = delete(outcome)
-    assert written(found) == []
-    assert found.decision.again == 2 * SECONDS
-    assert "still bound" in message(found, "DeletesAllowed")
-    pauses = {UID: Pause(count=20)}
-    assert delete(outcome, pauses=pauses).decision.again == timedelta(minutes=10)
-
-
-def test_a_failed_try_is_followed_by_the_next_number_before_its_record_goes():
-    found = delete(outcomes.Gone(), live=claim())
-    second = record.identifier(UID, 1)
-    assert written(found) == [f"create BrokerRecord {second}", f"delete BrokerRecord {UID}"]
-
-
-@pytest.mark.parametrize(
-    ("number", "minutes", "closed"), [(0, 1, ""), (1, 5, ""), (2, 30, ""), (3, 0, "Failed")]
-)
-def test_tries_come_after_one_five_and_thirty_minutes_and_then_no_more(number, minutes, closed):
-    leaving = held(record.LEAVING, number=number)
-    found = answered(
-        view(claim(), leaving),
-        replace(DELETE, instance=leaving.id),
-        outcomes.Gone(),
-        about=leaving.id,
-    )
-    after = recorded(found)
-    assert (after.number, after.state) == (number + 1, record.INTENDED)
-    assert after.intent.closed == closed
-    assert after.intent.since == NOW + timedelta(minutes=minutes)
-    assert phase(found) == ("Failed" if closed else "Provisioning")
-
-
-def test_what_leaves_without_its_claim_is_followed_by_nothing():
-    seen = view(None, others=(LEAVING,))
-    assert written(answered(seen, DELETE, outcomes.Gone())) == [f"delete BrokerRecord {UID}"]
-    leaving = held(record.LEAVING, uid=OTHER_UID)
-    seen = view(claim(), others=(leaving,))
-    found = answered(seen, DELETE, outcomes.Gone(), about=OTHER_UID)
-    assert written(found) == [f"delete BrokerRecord {OTHER_UID}"]
-
-
-# last_operation
-
-
-def test_an_operation_in_progress_is_asked_for_ever_slower_up_to_a_minute():
-    before = replace(NEW, operation=operation())
-    found = poll(outcomes.Progress("in progress", "half done"), before)
-    assert written(found) == []
-    assert found.decision.again == 15 * SECONDS
+def test_the_broker_says_how_far_it_is():
+    found = answered(*poll(GOES_ON))
     assert get_text(found.decision.fields, "operation", "description") == "half done"
-    pauses = {UID: Pause(count=12)}
-    assert poll(outcomes.Progress(""), before, pauses=pauses).decision.again == MINUTE
-    slow = outcomes.Progress("in progress", retry_after=timedelta(minutes=5))
-    assert poll(slow, before).decision.again == 5 * MINUTE
 
 
-# GET
-
-
-def test_what_is_as_it_was_sent_writes_nothing():
-    found = get(outcomes.Done(plan="plan-s"))
-    assert written(found) == []
-    assert found.pauses[UID].checked == NOW
-    assert found.decision.again == 10 * MINUTE
-
-
-@pytest.mark.parametrize(
-    ("outcome", "name"),
-    [
-        (outcomes.Done(plan="plan-b"), "plan"),
-        (outcomes.Done(maintenance="3.0.0"), "maintenanceVersion"),
-        (outcomes.Done(parameters={"password": "s3cret"}), "parameters.password"),
-    ],
-)
-def test_a_difference_is_said_by_name_and_never_by_value(outcome, name):
-    live = claim(parameters={"password": "hidden"})
-    before = held(record.PRESENT, sent=sent(live))
-    found = get(outcome, before, live=live)
-    assert said(found)["InSync"] == ("False", "Drifted")
+@pytest.mark.parametrize(("name", "outcome"), DIFFERS.items())
+def test_a_difference_is_said_by_name_and_never_by_value(name, outcome):
+    found = answered(*get(outcome))
     assert name in message(found, "InSync")
     assert "s3cret" not in repr(found) + message(found, "InSync")
     assert "hidden" not in message(found, "InSync")
 
 
-def test_what_the_broker_leaves_out_or_adds_is_no_difference():
-    live = claim(parameters={"password": "hidden"})
-    before = held(record.PRESENT, sent=sent(live))
-    assert "InSync" not in said(get(outcomes.Done(parameters={"other": 1}), before, live=live))
+def test_phases():
+    for given, wanted in (
+        (put(DONE), "Ready"),
+        (put(NO), "Failed"),
+        (put(SILENCE), "Provisioning"),
+        (patch(SILENCE), "Updating"),
+        (patch(NO), "Ready"),
+        (changes(instance_usable=False), "Failed"),
+        (failed(0), "Provisioning"),
+        (failed(3), "Failed"),
+        (delete(NO), "Deleting"),
+        (get(GONE), "Failed"),
+    ):
+        assert phase(answered(*given)) == wanted
 
 
-@pytest.mark.parametrize("outcome", [outcomes.Absent(is_json=True), outcomes.Gone()])
-def test_an_instance_that_the_broker_knows_no_more_is_missing(outcome):
-    found = get(outcome)
-    after = recorded(found, THERE)
-    assert after.state == record.PRESENT
-    assert after.intent.closed == record.MISSING
-    assert said(found)["Provisioned"] == ("False", "Missing")
-
-
-def test_a_missing_instance_that_is_back_counts_again():
-    before = held(record.PRESENT, sent=sent(), intent=intent(closed=record.MISSING))
-    assert recorded(get(outcomes.Done(), before), before).intent is None
-
-
-def test_an_update_that_was_done_after_all_is_settled_by_reading():
-    before = held(record.PRESENT, sent=sent(), intent=intent("Update", sent(BIG), tries=2))
-    found = get(outcomes.Done(plan="plan-b"), before, live=BIG)
-    assert recorded(found, before).sent == sent(BIG)
-    found = get(outcomes.Done(plan="plan-s"), before, live=BIG)
-    assert written(found) == []
-    assert found.pauses[UID].tried == 2
-
-
-def test_what_was_there_before_its_put_is_settled_by_reading_or_updated():
-    before = held(record.PRESENT, sent=sent(digest="", parameters={}))
-    done = outcomes.Done(plan="plan-s", maintenance="2.0.0")
-    assert recorded(get(done, before), before).sent == sent()
-    assert written(get(outcomes.Done(plan="plan-b"), before)) == []
-
-
-def test_an_answer_about_what_is_gone_is_dropped():
-    assert answered(view(claim(), NEW), PUT, outcomes.Done(), about="another") == Next()
+def test_an_answer_about_another_record_is_of_no_claim():
+    leaving = held(record.LEAVING, uid=OTHER_UID)
+    found = answered(view(claim(), others=(leaving,)), DELETE, GONE, about=OTHER_UID)
+    assert written(found) == [f"delete BrokerRecord {OTHER_UID}"]
+    assert answered(view(claim(), NEW), PUT, DONE, about="another") == Next()

@@ -129,12 +129,6 @@ def test_what_was_there_once_is_deleted_at_the_broker_with_its_claim() -> None:
     assert recorded(look(refused, deleting=True), refused).state == record.LEAVING
 
 
-def test_the_number_after_a_failed_one_was_never_there() -> None:
-    leaving = held(record.LEAVING, made_at=NOW - 9 * DAY)
-    delete = messages.Deprovision(UID, "service-1", "plan-s")
-    assert recorded(answered(leaving, delete, outcomes.Gone())).made_at is None
-
-
 # What may have been made
 
 

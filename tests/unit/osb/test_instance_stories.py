@@ -31,31 +31,6 @@ def held(it: Turns) -> tuple[str, object]:
     return instance["plan_id"], instance["parameters"]
 
 
-def test_an_answer_is_dropped_where_its_claim_was_deleted_meanwhile() -> None:
-    it = Turns(ScriptedBroker())
-    make(it)
-    it.go_on(2)  # the finalizer, the record
-    it.meanwhile = lambda: it.objects.delete(it.at())
-    it.go_on(1)
-    assert it.broker.count("provision") == 1
-    it.meanwhile = None
-    it.go_on(8)
-    assert it.broker.inventory.is_empty
-    assert (it.instance_claim, it.records()) == (None, [])
-
-
-def test_a_refused_put_proves_nothing_of_one_before_a_crash() -> None:
-    it = Turns(ScriptedBroker())
-    make(it)
-    it.broker.faults.add("provision", osb_faults.refuses(400), times=1)
-    it.go_on(2)  # the finalizer, the record
-    it.ends_in_a_call()
-    it.go_on(4)
-    it.objects.delete(it.at())
-    it.go_on(8)
-    assert (it.records(), it.broker.inventory.instances) == ([], {})
-
-
 def test_an_update_is_made_again_where_reading_does_not_show_that_it_was_done(it: Turns) -> None:
     it.broker.modes.shows_parameters = False
     it.broker.faults.add("update", osb_faults.says(500), times=1)

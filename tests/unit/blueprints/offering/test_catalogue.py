@@ -78,11 +78,6 @@ def test_a_catalogue_with_everything():
     assert read.schemas.bind == {"type": "object"}
 
 
-def test_what_is_not_there_is_not_found():
-    assert catalogue_of(document(SERVICE)).offering("s2") is None
-    assert offering_of(document(SERVICE)).plan("p2") is None
-
-
 # Sentence: (offering, plan), the plan's (bindable, plan_updateable, binding_rotatable).
 DEFAULTS: dict[str, tuple[dict[str, object], dict[str, object], tuple[bool, ...]]] = {
     "a plan says nothing": ({}, {}, (True, False, False)),
@@ -175,11 +170,6 @@ def test_what_maintenance_is_about_is_one_line():
     assert maintenance.description == "a b" + "c" * 506 + "..."
 
 
-def test_unknown_fields_do_not_matter():
-    read = catalogue_of(document(service(new=1, plans=[plan(new=2)]), new=[3]))
-    assert read.offerings == catalogue_of(document(SERVICE)).offerings
-
-
 def test_an_empty_catalogue_is_one():
     assert catalogue_of(document()).offerings == ()
 
@@ -269,8 +259,3 @@ def test_all_faults_are_named_but_not_without_end():
     with pytest.raises(CatalogueFault) as fault:
         catalogue_of(document(*[{"plans": []}] * 50))
     assert len(fault.value.problems) == 20
-
-
-def test_the_last_of_a_key_counts():
-    text = b'{"services": 7, "services": []}'
-    assert catalogue_of(text).offerings == ()

@@ -53,11 +53,6 @@ def test_schemas_that_are_too_large_to_keep_leave_their_names_and_ids():
     assert enum_of(made(service(*wide[:2]), before=before)) == ["p0", "p1", "p2", "p3"]
 
 
-def test_an_offering_without_bindable_plans_has_no_bindings():
-    output = made(service(plan("small"), bindable=False))
-    assert [path for path in output.files if "binding" in path] == []
-
-
 def test_plans_are_sorted_and_a_single_one_is_the_default():
     assert enum_of(made(service(plan("small"), plan("big")))) == ["big", "small"]
     default = ("properties", "plan", "default")

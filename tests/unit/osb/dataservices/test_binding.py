@@ -137,13 +137,6 @@ WAITING = [
 ]
 
 
-@pytest.mark.parametrize(("_", "more"), WAITING, ids=[row[0] for row in WAITING])
-def test_no_rotation_is_begun_before(_, more):
-    its = process(live(annotations={keys.OSB_ROTATE: "1"}))
-    assert isinstance(its.call(), messages.Bind)
-    assert process(live(annotations={keys.OSB_ROTATE: "1"}), **more).call() is None
-
-
 @pytest.mark.parametrize("more", [WAITING[0][1], WAITING[1][1]])
 def test_nothing_is_written_down_before_an_instance_is_there(more):
     its = process(live(SPEC), lookup="No ServiceInstance has the labels", **more)
@@ -362,12 +355,6 @@ def test_the_binding_of_a_lost_instance_is_not_ready_and_made_anew_with_it():
 
 
 # Leaving
-
-
-def test_what_was_never_asked_for_is_not_deleted():
-    its = process(live(SPEC, **DELETED))
-    assert its.call() is None
-    assert finalizers_of(its.live) == []
 
 
 def test_the_broker_of_another_origin_is_asked_nothing():

@@ -455,11 +455,6 @@ def test_a_refused_update_leaves_the_instance_ready():
 # Leaving
 
 
-def test_what_was_never_asked_for_is_not_deleted():
-    fresh = live(SPEC, **DELETED)
-    assert finalizers_of(after(fresh, step(fresh))) == []
-
-
 def test_a_deletion_is_waited_for():
     its = process(live(PROVISIONED, **DELETED))
     its.answer(outcomes.Accepted(Secret("task-3")), DELETE)
@@ -500,12 +495,3 @@ def test_deletion_policies(policy, policies, goes):
 def test_no_text_shows_an_operation():
     for text in (DEPLOYING, UPDATING):
         assert "task-" not in repr(step(live(text)))
-
-
-def test_nothing_is_written_where_nothing_changed():
-    its = process(live(sent=SENT))
-    its.answer(outcomes.Done(), FETCH)
-    its.now += rules.RESYNC
-    its.answer(outcomes.Done(), FETCH)
-    assert not its.decision.fields
-    assert not its.decision.steps
