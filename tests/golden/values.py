@@ -81,7 +81,7 @@ def report(said="refused"):
             (line("blocked", Action.BLOCKED, "no template"),),
             {"shop": "eu"},
             held=(Tripped("max-deletes", said),),
-            unseen=(UnseenCluster("web", said, "Look at the network"),),
+            unseen=(UnseenCluster("web", said),),
         ),
         outcomes=(
             Outcome(line("went-well"), Status.DONE),

@@ -58,9 +58,10 @@ def test_what_is_blocked_or_not_read_counts_where_nothing_is_to_be_done():
     blocked = values.line("x", Action.BLOCKED, "no template")
     plan = Plan("acme", "", "", (blocked,), {})
     assert apply_report.summary(Report(plan, ())) == "Applied: nothing to do; 1 blocked."
-    unseen = replace(plan, unseen=(UnseenCluster("web", "connect timeout"),))
+    unseen = replace(plan, unseen=(UnseenCluster("web", "connect timeout", "Look there"),))
     done = Report(unseen, REPORT.outcomes[:1])
     assert apply_report.summary(done) == "Applied: 1 done; 1 blocked, 1 cluster not read."
+    assert "\nNot read\n  web: connect timeout. Look there\n" in apply_report.text(done)
 
 
 def test_what_is_blocked_alike_in_many_clusters_is_one_line():
