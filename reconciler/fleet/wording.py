@@ -14,6 +14,7 @@ from typing import Final
 
 import yaml
 
+from reconciler.core.documents import first_of
 from reconciler.core.errors import Origin
 
 _SHOWN: Final = 3
@@ -72,9 +73,7 @@ def labels(pairs: Iterable[tuple[str, str]], first: Collection[str] = ()) -> str
     ordered = sorted(set(pairs), key=lambda pair: (pair[0] not in first, pair))
     if not ordered:
         return "They have no labels"
-    shown = ", ".join(f"{key}={value}" for key, value in ordered[:_LABELS_SHOWN])
-    more = len(ordered) - _LABELS_SHOWN
-    return f"Their labels: {shown}{f' and {more} more' if more > 0 else ''}"
+    return "Their labels: " + first_of((f"{key}={value}" for key, value in ordered), _LABELS_SHOWN)
 
 
 CODES: Final[Mapping[str, str]] = {
@@ -85,7 +84,7 @@ CODES: Final[Mapping[str, str]] = {
     "not-a-file": "a folder, link, submodule or device stands where a file should be",
     "not-a-folder": "a link, submodule or device stands where an include looks for files",
     "file-too-large": "a file is larger than 1 MiB",
-    "tree-too-large": "the files are larger than 64 MiB together",
+    "tree-too-large": "the files are larger than 64 MiB, or 4,000,000 values, together",
     "too-many-files": "the includes look into folders with more than 10,000 files",
     "bad-path": "a path or pattern is absolute, leaves the repository or cannot name a file",
     "missing-file": "a file that is named is not there",

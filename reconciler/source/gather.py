@@ -14,12 +14,14 @@ from typing import Final, Protocol
 
 from reconciler.core.errors import InvalidRepository, Origin, Problem
 from reconciler.core.yaml_text import MAX_BYTES
-from reconciler.fleet import base_model, files
+from reconciler.fleet import base_model, files, wording
 from reconciler.fleet.files import Patterns
 
 MAX_FILES: Final = 10_000
 MAX_TREE_BYTES: Final = 64 << 20
+MAX_VALUES: Final = 4_000_000  # each takes a hundred bytes of memory, and two in a file
 MAX_DEPTH: Final = 64
+_MARKS: Final = (b",", b":", b"\n", b"[", b"{")
 
 
 class EntryType(Enum):
@@ -67,7 +69,7 @@ class Gathered:
         self.files: dict[str, bytes] = {}
         self.unread: dict[str, Problem] = {}
         self.patterns = Patterns(())
-        self._store, self._bytes = store, 0
+        self._store, self._bytes, self._values = store, 0, 0
 
     def fetch(self, path: str) -> bytes:
         """Fetch a file, once, and return its bytes, none if it cannot be read."""
@@ -79,9 +81,9 @@ class Gathered:
             self.refuse(path, error)
             return b""
         self._bytes += len(content)
-        if self._bytes > MAX_TREE_BYTES:
-            message = f"the files of the fleet are larger than {MAX_TREE_BYTES >> 20} MiB together"
-            raise _stopped("tree-too-large", message)
+        self._values += sum(map(content.count, _MARKS))
+        if self._bytes > MAX_TREE_BYTES or self._values > MAX_VALUES:
+            raise _stopped("tree-too-large", wording.CODES["tree-too-large"])
         self.files[path] = content
         return content
 

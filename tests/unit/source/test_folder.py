@@ -236,6 +236,14 @@ def test_limits_end_the_reading(root, monkeypatch):
     assert refused(root) == ["tree-too-large"]
 
 
+def test_many_values_are_refused_however_short_they_are(root):
+    """A value takes a hundred bytes of memory, and two in a file: 64 MiB of them took 5 GiB."""
+    few = b"x: [" + b"a," * 499_999 + b"a]"
+    for number in range(9):
+        (root / f"clusters/x{number}.yaml").write_bytes(few)
+    assert refused(root) == ["tree-too-large"]
+
+
 def test_folders_that_no_include_reaches_are_not_looked_into(root, monkeypatch):
     write_files(root, {f"node_modules/a/{number}/x.yaml": "x" for number in range(50)})
     monkeypatch.setattr(gather, "MAX_FILES", 20)
