@@ -25,7 +25,7 @@ from reconciler.controller.queue import AHEAD, BEHIND
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing import Write
 from reconciler.core.decision import Create, Decision, Note
-from reconciler.core.errors import ClusterError, Forbidden, Oversized, Rejected
+from reconciler.core.errors import ClusterError, Contested, Forbidden, Oversized, Rejected
 from reconciler.core.manifest import Manifest, is_deleting, name_of, namespace_of, ref_of
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey
 from reconciler.kube.budgets import OF_CLAIMS
@@ -299,7 +299,7 @@ class PairedSync(TaskSupervisor):
                 denied = f"The {side} refused to {error.call}: {error.message}"
                 self.record(about, Note("SyncDenied", denied, "Warning"))
                 self.report(place, str(error))
-            elif self.waited(place) >= NOTED_AFTER:
+            elif isinstance(error, Contested) or self.waited(place) >= NOTED_AFTER:
                 self.record(about, Note("SyncWaiting", f"Not synced yet: {error}", "Warning"))
             raise
         self.report(place, "")

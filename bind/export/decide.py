@@ -39,12 +39,7 @@ TIMEOUT: Final = timedelta(minutes=1)
 LIFETIME: Final = timedelta(minutes=10)
 _PENDING: Final = "Pending"
 # Annotations that an export takes over.
-_OF_TEMPLATE: Final = (
-    keys.CARRIES,
-    keys.ADOPT_CONTROLLED,
-    keys.COMPOSITIONS,
-    keys.OPEN_MACHINERY,
-)
+_OF_TEMPLATE: Final = (keys.CARRIES, keys.ADOPT_CONTROLLED, keys.COMPOSITIONS, keys.OPEN_MACHINERY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,8 +157,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         crd = Ref(cluster.name, refs.CRD, "", api.API_SERVICE_NAMESPACE.resource)
         try:
             return Removal(
-                mapping=await self._mapping(key),
-                crd=await cluster.get(crd, metadata_only=True),
+                mapping=await self._mapping(key), crd=await cluster.get(crd, metadata_only=True)
             )
         except (Forbidden, NotServed):
             return None

@@ -63,10 +63,7 @@ class Bindings:
         self._kind = view.store.kind
         # Whole: an address is mirrored, unless it is of somebody else.
         self.secrets = SecretInformers(
-            cluster,
-            context.metrics,
-            on_change=self._secret_changed,
-            trim=lambda whole: whole,
+            cluster, context.metrics, on_change=self._secret_changed, trim=lambda whole: whole
         )
         self._providers: AnyProviders  # by `serve_with`
         self._queue: Queue[ObjectKey] | None = None

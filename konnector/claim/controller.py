@@ -130,7 +130,7 @@ class Claims(PairedSync):
         try:
             await super().run()
         finally:
-            self._deletions.stop()
+            self.link.guards.ending_namespaces.follow(self.kind.resource, None)
             self.link.troubles.forget(self.kind.resource)
             self._states.clear()
 

@@ -25,10 +25,6 @@ class Deletions:
         self._namespaces.follow(self._resource, claims)
         self._single = ClaimDeletions(claims, self._namespaces)
 
-    def stop(self) -> None:
-        """Count these claims no more: their sync ends."""
-        self._namespaces.follow(self._resource, None)
-
     async def guard(self, seen: Seen, claim: Manifest, terms: InstanceTerms) -> str:
         """Return why the copy of a claim that is being deleted is kept, or "".
 

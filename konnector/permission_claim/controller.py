@@ -103,8 +103,7 @@ class PermissionClaims(PairedSync):
 
     async def sync(self, place: ObjectKey) -> timedelta | None:
         """Reconcile one name in one app namespace."""
-        there = self.there(place.namespace)
-        if there is None:
+        if (there := self.there(place.namespace)) is None:
             self.drop_event(place)
             self.report(place, "")
             self.guard.note(place)
@@ -307,9 +306,8 @@ class ClaimedResource(TaskSupervisor):
     @property
     def problems(self) -> Sequence[str]:
         """Why not all of it is synced, as sentences."""
-        if self._problem or self.sync is None:
-            return [self._problem] if self._problem else []
-        return self.sync.troubles
+        troubles = () if self.sync is None else self.sync.troubles
+        return [self._problem] if self._problem else troubles
 
     def follow(self, rules: Sequence[Rule]) -> None:
         """Let these rules hold from now on."""

@@ -27,9 +27,8 @@ def needs_content(seen: Seen) -> bool:
 
     Of a partial object, a `type` that would keep it from going up counts as another one.
     """
-    if not seen.consumer_partial or seen.consumer is None:
-        return False
-    return ways.way_of(seen)[0] in (Way.BRING, Way.CONFLICT)
+    is_partial = seen.consumer_partial and seen.consumer is not None
+    return is_partial and ways.way_of(seen)[0] in (Way.BRING, Way.CONFLICT)
 
 
 def decide(seen: Seen) -> Decision:

@@ -34,11 +34,7 @@ _CONSUMER: Final = keys.OWNER_CONSUMER
 # Credentials of one cluster itself: the other deletes them again, without end, or lets somebody in.
 # A release belongs where it was made: elsewhere, Helm takes it for one of its own.
 _OF_ONE_CLUSTER: Final = frozenset(
-    {
-        "kubernetes.io/service-account-token",
-        "bootstrap.kubernetes.io/token",
-        "helm.sh/release.v1",
-    }
+    {"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token", "helm.sh/release.v1"}
 )
 # Each cluster creates these in every namespace: two controllers would fight over a copy.
 _OF_THE_CLUSTER: Final = frozenset(
@@ -188,9 +184,7 @@ def _up(seen: Seen, origin: Manifest) -> Way:
 def _undecided(seen: Seen) -> tuple[Way, str]:
     """Judge two objects of one name without a known owner."""
     consumer, provider = seen.consumer, seen.provider
-    if consumer is None or provider is None:
-        return Way.LEAVE, ""
-    if manifest.is_deleting(consumer) or manifest.is_deleting(provider):
+    if not consumer or not provider or any(map(manifest.is_deleting, (consumer, provider))):
         return Way.LEAVE, ""
     down = _down(seen, provider)
     if down is Way.BRING and not owner_of(provider):

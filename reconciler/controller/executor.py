@@ -7,7 +7,7 @@ says so, and the decision's `again` counts for nothing.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 from reconciler.controller.fence import WriteFence
 from reconciler.core import manifest as m
@@ -24,7 +24,7 @@ from reconciler.core.decision import (
     Task,
     status_patch,
 )
-from reconciler.core.errors import KlutchError, Retry
+from reconciler.core.errors import Contested, KlutchError, Retry
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Writer
@@ -33,6 +33,10 @@ from reconciler.kube.requests import Preconditions, Propagation
 
 if TYPE_CHECKING:
     from reconciler.core.conditions import Cause
+
+_OFTEN: Final = 60  # writes of one object in a minute; beyond, there are pauses between two
+_MINUTE: Final = timedelta(minutes=1)
+_PAUSE: Final = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class Executor:
     ) -> None:
         self.clusters, self.fence, self.manager = clusters, fence, manager
         self.recorder, self.now = recorder, now
+        # How often each object was written since then, by the hash of its Ref, and when last.
+        self._since, self._writes = now(), dict[int, tuple[int, datetime]]()
 
     async def execute(
         self,
@@ -97,7 +103,7 @@ class Executor:
         if about is not None:
             for note in decision.notes:
                 self.recorder.record(about.ref, about.live, note)
-        execution = _Execution(self, recents, about)
+        execution = _Execution(self, recents, about, about.live if about else None)
         for task in decision.tasks:
             await execution.attempt(task)
         if about is not None:
@@ -105,6 +111,24 @@ class Executor:
         if execution.errors:
             raise execution.errors[0]
         return decision.again
+
+    def writer(self, ref: Ref) -> Writer:
+        """Count a write, and return its cluster. Raises Contested."""
+        now, key = self.now(), hash(ref)
+        if not timedelta() <= now - self._since < _MINUTE:
+            writes = self._writes.items()
+            often = {one: it for one, it in writes if it[0] > _OFTEN and now - it[1] < _MINUTE}
+            self._since, self._writes = now, often
+        count, last = self._writes.get(key, (0, now))
+        if count > _OFTEN and timedelta() <= now - last < _PAUSE:
+            raise Contested(
+                f"another program changes it back, {_OFTEN} times in a minute",
+                ref=ref,
+                verb="write",
+                retry_after=_PAUSE.total_seconds(),
+            )
+        self._writes[key] = count + 1, now
+        return self.clusters[ref.cluster]
 
 
 @dataclass(slots=True)
@@ -114,17 +138,13 @@ class _Execution:
     executor: Executor
     recents: Sequence[ReadYourWrites]
     about: Observed | None
-    live: Manifest | None = None  # what `about` is now, as far as we know; None once it is gone
+    live: Manifest | None  # what `about` is now, as far as we know; None once it is gone
     # What an object's resourceVersion was when it was decided about, and is after our writes.
     versions: dict[Ref, tuple[str, str]] = field(default_factory=dict)
     errors: list[KlutchError] = field(default_factory=list)
     failed: list[tuple["Cause", str]] = field(default_factory=list)
     undecided: set[str] = field(default_factory=set)  # types of conditions
     complete: bool = True  # whether all steps were done
-
-    def __post_init__(self) -> None:
-        if self.about is not None:
-            self.live = self.about.live
 
     async def attempt(self, task: Task) -> None:
         """Do the steps in order, up to the first that fails."""
@@ -133,10 +153,10 @@ class _Execution:
                 await self._send(step)
         except KlutchError as error:
             self.errors.append(error)
-            if error.retry is Retry.NOW or task.failure is None:
-                self._leave(task)
-            else:
-                self.complete = False
+            self.complete = False
+            if task.failure is not None and error.retry is Retry.NOW:
+                self.undecided.add(task.failure.type)
+            elif task.failure is not None:
                 self.failed.append((task.failure, str(error)))
 
     async def write_status(self, ref: Ref, decision: Decision) -> None:
@@ -156,17 +176,12 @@ class _Execution:
         if patch is not None:
             await self.attempt(Task((patch,)))
 
-    def _leave(self, task: Task) -> None:
-        self.complete = False
-        if task.failure is not None:
-            self.undecided.add(task.failure.type)
-
     async def _send(self, step: Step) -> None:
         match step:
             case Create(kind, manifest, where):
-                await self._create(kind, manifest, self._cluster(where))
+                await self._create(self._ref(where, kind, manifest), manifest)
             case Apply(kind, manifest, where):
-                await self._apply(kind, manifest, self._cluster(where))
+                await self._apply(self._ref(where, kind, manifest), manifest)
             case Patch(ref, body, subresource):
                 await self._patch(ref, body, subresource)
             case JsonPatch():
@@ -176,27 +191,27 @@ class _Execution:
             case _:
                 assert_never(step)
 
-    def _cluster(self, named: str) -> str:
-        return named or (self.about.ref.cluster if self.about is not None else "")
+    def _ref(self, cluster: str, kind: Kind, manifest: Manifest) -> Ref:
+        cluster = cluster or (self.about.ref.cluster if self.about is not None else "")
+        return Ref(cluster, kind, *m.identity_of(manifest))
 
-    async def _create(self, kind: Kind, manifest: Manifest, cluster: str) -> None:
-        writer, manager = self.executor.clusters[cluster], self.executor.manager
+    async def _create(self, ref: Ref, manifest: Manifest) -> None:
+        writer, manager = self.executor.writer(ref), self.executor.manager
         answer = await self.executor.fence.write(
-            lambda: writer.create(manifest, kind, manager=manager)
+            lambda: writer.create(manifest, ref.kind, manager=manager)
         )
-        self._remember(cluster, kind, answer)
+        self._remember(ref, answer)
 
-    async def _apply(self, kind: Kind, manifest: Manifest, cluster: str) -> None:
-        writer, manager = self.executor.clusters[cluster], self.executor.manager
-        ref = Ref(cluster, kind, *m.identity_of(manifest))
+    async def _apply(self, ref: Ref, manifest: Manifest) -> None:
+        writer, manager = self.executor.writer(ref), self.executor.manager
         body = self._with_current_version(ref, manifest)
         answer = await self.executor.fence.write(
-            lambda: writer.apply(body, kind, manager=manager, force=True)
+            lambda: writer.apply(body, ref.kind, manager=manager, force=True)
         )
         self._follow(ref, m.resource_version_of(manifest), answer)
 
     async def _patch(self, ref: Ref, body: Manifest, subresource: str) -> None:
-        writer, manager = self.executor.clusters[ref.cluster], self.executor.manager
+        writer, manager = self.executor.writer(ref), self.executor.manager
         patch = self._with_current_version(ref, body)
         answer = await self.executor.fence.write(
             lambda: writer.merge_patch(ref, patch, manager=manager, subresource=subresource)
@@ -209,24 +224,24 @@ class _Execution:
         stated = m.get_text(next(versions, {}), "value")
         now = {"value": self._current_version(ref, stated)}
         patch = [{**one, **now} if one["path"] == VERSION_PATH else one for one in step.operations]
-        writer, subresource = self.executor.clusters[ref.cluster], step.subresource
+        writer, subresource = self.executor.writer(ref), step.subresource
         answer = await self.executor.fence.write(
             lambda: writer.json_patch(ref, patch, manager=manager, subresource=subresource)
         )
         self._follow(ref, stated, answer)
 
     async def _delete(self, step: Delete) -> None:
-        ref, writer = step.ref, self.executor.clusters[step.ref.cluster]
+        ref, writer = step.ref, self.executor.writer(step.ref)
         version = self._current_version(ref, step.resource_version)
-        preconditions = Preconditions(step.uid, version or None)
         await self.executor.fence.write(
             lambda: writer.delete(
-                ref, preconditions=preconditions, propagation=Propagation.BACKGROUND
+                ref,
+                preconditions=Preconditions(step.uid, version or None),
+                propagation=Propagation.BACKGROUND,
             )
         )
-        for recent in self.recents:
-            if _shows(recent, ref.cluster, ref.kind):
-                recent.deleted(ref.namespace, ref.name, version)
+        for recent in self._showing(ref):
+            recent.deleted(ref.namespace, ref.name, version)
         if self.about is not None and ref == self.about.ref:
             self.live = None
 
@@ -247,19 +262,17 @@ class _Execution:
         such a write is not followed.
         """
         if stated:
-            decided_on, _ = self.versions.get(ref, (stated, ""))
-            self.versions[ref] = (decided_on, m.resource_version_of(answer))
-        self._remember(ref.cluster, ref.kind, answer)
+            decided_on = self.versions.get(ref, (stated, ""))[0]
+            self.versions[ref] = decided_on, m.resource_version_of(answer)
+        self._remember(ref, answer)
         if self.about is not None and ref == self.about.ref and self.live is not None:
             gone = m.is_deleting(answer) and not m.finalizers_of(answer)
             self.live = None if gone else answer
 
-    def _remember(self, cluster: str, kind: Kind, answer: Manifest) -> None:
-        for recent in self.recents:
-            if _shows(recent, cluster, kind):
-                recent.wrote(answer)
+    def _remember(self, ref: Ref, answer: Manifest) -> None:
+        for recent in self._showing(ref):
+            recent.wrote(answer)
 
-
-def _shows(recent: ReadYourWrites, cluster: str, kind: Kind) -> bool:
-    shown = recent.view.ref
-    return shown.cluster == cluster and shown.kind == kind
+    def _showing(self, ref: Ref) -> list[ReadYourWrites]:
+        views = ((one, one.view.ref) for one in self.recents)
+        return [one for one, of in views if (of.cluster, of.kind) == (ref.cluster, ref.kind)]

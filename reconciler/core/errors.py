@@ -130,6 +130,10 @@ class Unreachable(ClusterError):
     retry = Retry.LATER
 
 
+class Contested(Unreachable):
+    """Not sent: the object was written too often lately, so another program changes it back."""
+
+
 class Oversized(Unreachable):
     """The cluster answered, with more than is read of it. `ref` names the object, if it is one.
 

@@ -1,15 +1,27 @@
 """Whatever JSON a claim comes to hold, its copy holds the same."""
 
+import asyncio
 from datetime import timedelta
 from functools import partial
+from itertools import count
 from typing import Any
 
-from reconciler.core.manifest import canonical
+import pytest
+
+from reconciler.core.manifest import Manifest, canonical
 from tests.support.bound_scenes import Scene, until
 from tests.support.fleet_states import kstatus
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
-from tests.support.konnector_scenes import Side, Story, event, redefine, sides, story, working
+from tests.support.konnector_scenes import (
+    Side,
+    Story,
+    event,
+    redefine,
+    sides,
+    story,
+    working,
+)
 
 # What a spec holds, and what comes to stand in its place.
 CHANGES: dict[str, tuple[Any, Any]] = {
@@ -178,3 +190,30 @@ async def is_read_as(here: Side, wanted: str) -> bool:
 async def is_same(here: Side, there: Side, name: str) -> bool:
     assert canonical(await there.spec(name)) == canonical(await here.spec(name)), name
     return True
+
+
+@pytest.mark.parametrize("contested", ["spec", "status"])
+async def test_a_value_that_another_program_changes_back_is_written_now_and_then(
+    scene: Scene, contested: str
+) -> None:
+    """Such as an admission webhook with new ciphers each time, or a second controller."""
+    async with story(scene) as account:
+        await account.settle()
+        side = account.there if contested == "spec" else account.here
+        wanted = {"size": "1Gi"} if contested == "spec" else {"phase": "Ready"}
+        wars = count()
+        is_back = partial(side.has_spec if contested == "spec" else side.has_status, wanted)
+
+        async def fight() -> None:
+            for war in wars:
+                body: Manifest = {contested: {key: str(war) for key in wanted}}
+                await side.patch(body, subresource=contested.removeprefix("spec"))
+                await until(is_back)
+
+        async with asyncio.TaskGroup() as group:
+            fighting = group.create_task(fight())
+            await asyncio.sleep(300)
+            assert await event(scene, "orders", "SyncWaiting")
+            assert 60 < next(wars) < 150
+            fighting.cancel()
+        await until(is_back)
