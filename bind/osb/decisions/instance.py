@@ -37,7 +37,7 @@ def look(view: views.InstanceView) -> views.Next:  # noqa: PLR0911 - a row each
         return _blocked(view, causes.NO_BROKER, causes.no_broker(view.records, view.kind.broker))
     if current is not None and view.broker.moved:
         cause = causes.MOVED if current.state == record.PRESENT else causes.PROVISION_MOVED
-        return _blocked(view, cause, view.broker.moved, state.READY)
+        return _blocked(view, cause, view.broker.moved)
     if (patch := finalized(view.cluster, view.kind.kind, live, keys.OSB)) is not None:
         return views.soon(patch)
     if current is None:
@@ -137,8 +137,7 @@ def _go_on(view: views.InstanceView, current: Record) -> views.Next:
         return moves.send(current.intent)
     if current.state == record.INTENDED:
         is_news = state.is_news(view, current, state.wanted(view, None))
-        failed = views.Next(state.of(view, current, phase="Failed"))
-        return _retry(view, current) if is_news else failed
+        return _retry(view, current) if is_news else views.Next(state.of(view, current))
     return _keep(view, current)
 
 
@@ -180,13 +179,13 @@ def _change(view: views.InstanceView, current: Record, target: Sent) -> views.Ne
     assert view.live is not None
     if view.plan(target.plan) is None and view.broker.catalogue is not None:
         message = f"there is no plan {views.plan_name(view.live)!r} any more"
-        return _blocked(view, causes.UPDATE_NOT_OFFERED, message, state.READY)
+        return _blocked(view, causes.UPDATE_NOT_OFFERED, message)
     if problem := state.invalid(view, target, current.sent):
-        return _blocked(view, causes.UPDATE_INVALID, problem, state.READY)
+        return _blocked(view, causes.UPDATE_INVALID, problem)
     if not view.free or view.broker.closed:
         message = view.broker.closed or views.BUSY
         again = views.CLOSED if view.broker.closed else None
-        return _blocked(view, causes.UPDATE_WAITS, message, state.READY, again)
+        return _blocked(view, causes.UPDATE_WAITS, message, again)
     intent = Intent("Update", view.now, target)
     step = record.changed(current, intent=intent, asked=state.asked(view))
     return views.soon(step, begins=True)
@@ -221,14 +220,14 @@ def _leave(view: views.InstanceView, live: Manifest) -> views.Next:  # noqa: PLR
     if policy != RETAIN and current.state == record.PRESENT and current.is_open:
         return _end(view, current, views.deletion_of(live, view.now))
     if (reason := _delete_blocker(view, policy)) is not None:
-        return _blocked(view, *reason, "Deleting", causes.looked_at_again(reason[0]))
+        return _blocked(view, *reason, causes.looked_at_again(reason[0]))
     if policy == RETAIN or current.was_never_sent(view.now):
         return views.Next(_let_go(view, lift, keeps=policy == RETAIN))
     for one in sorted(view.records, key=lambda each: each.number):
         if one.state == record.LEAVING:
             return InstanceMoves(view, one).remove()
     if not (view.free or current.is_open):
-        return _blocked(view, causes.NOT_DELETED, views.BUSY, "Deleting")
+        return _blocked(view, causes.NOT_DELETED, views.BUSY)
     step = record.changed(current, state=record.LEAVING, intent=None, operation=None)
     return views.begun(current.id, step)
 
@@ -293,15 +292,10 @@ def _unclaimed(view: views.InstanceView, records: tuple[Record, ...]) -> views.N
 
 
 def _blocked(
-    view: views.InstanceView,
-    cause: Cause,
-    message: str,
-    phase: str = state.PENDING,
-    again: timedelta | None = None,
+    view: views.InstanceView, cause: Cause, message: str, again: timedelta | None = None
 ) -> views.Next:
     """Return the status of an instance that waits; `again`: until the next look."""
-    false = [(cause, message)]
-    return views.Next(state.of(view, view.current, phase=phase, false=false, again=again))
+    return views.Next(state.of(view, view.current, false=[(cause, message)], again=again))
 
 
 def _waits(view: views.InstanceView, cause: Cause, message: str) -> views.Next:

@@ -128,7 +128,7 @@ class InstanceMoves(Moves):
         step = record.changed(self.one, state=record.LEAVING, operation=None, intent=None)
         message = f"{problem}; it is deleted at the broker before another try"
         stated = [(causes.RETRYING, message)]
-        decision = state.of(self.view, self.one, phase="Provisioning", false=stated)
+        decision = state.of(self.view, self.one, false=stated)
         note = Note("ProvisionFailed", problem, type="Warning")
         return self.next(decision, step, again=views.SOON, note=note, pause=views.NO_PAUSE)
 
@@ -148,7 +148,7 @@ class InstanceMoves(Moves):
             f"changes, or its annotation {keys.OSB_RETRY}"
         )
         after, stated = replace(one, intent=closed, operation=None), [(causes.FAILED, message)]
-        decision = state.of(self.view, after, phase="Failed", false=stated)
+        decision = state.of(self.view, after, false=stated)
         note = Note("ProvisionFailed", message, type="Warning")
         return self.next(decision, step, note=note, pause=views.NO_PAUSE)
 
@@ -183,8 +183,7 @@ class InstanceMoves(Moves):
         closed = self.refused(state.catalogue(self.view))
         step = record.changed(self.one, intent=closed)
         cause = causes.REFUSED if is_new else causes.UPDATE_REFUSED
-        phase, stated = "Failed" if is_new else "Ready", [(cause, problem)]
-        decision = state.of(self.view, self.one, phase=phase, false=stated)
+        decision = state.of(self.view, self.one, false=[(cause, problem)])
         note = Note(f"{intent.verb}Refused", problem, type="Warning")
         return self.next(decision, step, note=note, pause=views.NO_PAUSE)
 
@@ -196,11 +195,11 @@ class InstanceMoves(Moves):
         is_last = last.update_repeatable is False or tries >= engine.MOST_TRIES
         closed = replace(intent, tries=tries, closed=record.FAILED if is_last else "")
         step = record.changed(one, intent=closed, operation=None)
-        stated, phase = [(causes.UPDATE_FAILED, problem)], "Ready"
+        stated = [(causes.UPDATE_FAILED, problem)]
         if last.instance_usable is False:
-            stated, phase = [*stated, (causes.NOT_USABLE, problem)], "Failed"
+            stated.append((causes.NOT_USABLE, problem))
         after = replace(one, intent=closed, operation=None)
-        decision = state.of(self.view, after, phase=phase, false=stated)
+        decision = state.of(self.view, after, false=stated)
         note = Note("UpdateFailed", problem, type="Warning")
         return self.rests(engine.unknown(tries - 1), decision, step, note=note)
 
@@ -245,7 +244,7 @@ class InstanceMoves(Moves):
             f"Annotation {keys.OSB_RETRY} with another text makes a new, empty one"
         )
         stated = [(causes.MISSING, message)]
-        decision = state.of(self.view, one, phase="Failed", false=stated)
+        decision = state.of(self.view, one, false=stated)
         note = None if is_known else Note("Missing", message, type="Warning")
         again = self.timing.resync
         return self.next(
@@ -311,12 +310,12 @@ class InstanceMoves(Moves):
         """Keep back an intent that the plan refuses, unless it may have been sent already."""
         if intent.tries:
             return None
-        sent, cause, phase = None, causes.INVALID, state.PENDING
+        sent, cause = None, causes.INVALID
         if intent.verb == "Update":
-            sent, cause, phase = self.one.sent, causes.UPDATE_INVALID, state.READY
+            sent, cause = self.one.sent, causes.UPDATE_INVALID
         if not (problem := state.invalid(self.view, target, sent)):
             return None
-        return views.Next(state.of(self.view, self.one, phase=phase, false=[(cause, problem)]))
+        return views.Next(state.of(self.view, self.one, false=[(cause, problem)]))
 
     def remove(self) -> views.Next:
         """Have an instance deleted at the broker, until that is confirmed."""

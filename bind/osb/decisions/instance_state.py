@@ -155,15 +155,20 @@ READY: Final = "Ready"
 PENDING: Final = "Pending"
 FAILED: Final = "Failed"
 DELETING: Final = "Deleting"
+PROVISIONING: Final = "Provisioning"
+_PHASES: Final = {  # of causes that say more than the record
+    **dict.fromkeys((causes.PROVISIONING, causes.RETRYING), PROVISIONING),
+    **dict.fromkeys((causes.REFUSED, causes.FAILED, causes.MISSING, causes.NOT_USABLE), FAILED),
+    causes.UPDATING: "Updating",
+}
 
 
 def of(
     view: InstanceView,
     current: Record | None,
     *,
-    phase: str = READY,
     true: Iterable[str] = (),
-    false: Iterable[tuple[Cause, str]] = (),
+    false: Sequence[tuple[Cause, str]] = (),
     again: timedelta | None = None,
 ) -> Decision:
     """Return the status of a claim; conditions that are not named stay."""
@@ -173,30 +178,39 @@ def of(
         current = None  # a predecessor's
     stated = [conditions.true(each) for each in true]
     stated += [conditions.false(cause, message) for cause, message in false]
-    phase = DELETING if is_deleting(view.live) else phase
-    return Decision(
-        conditions=tuple(stated),
-        fields={"phase": phase, **_facts(view, current)},
-        again=again,
-    )
+    phase = _phase(current, [cause for cause, _ in false])
+    fields = {"phase": DELETING if is_deleting(view.live) else phase, **_facts(view, current)}
+    return Decision(conditions=tuple(stated), fields=fields, again=again)
+
+
+def _phase(current: Record | None, stated: Sequence[Cause]) -> str:
+    """Return the phase of a claim that stays: by the causes that are stated, else by its record."""
+    for cause in stated:
+        if cause in _PHASES or cause.type == causes.PROVISIONED:
+            return _PHASES.get(cause, PENDING)
+    closed = "" if current is None or current.intent is None else current.intent.closed
+    if current is None:
+        return PENDING
+    if current.state == record.PRESENT:
+        return FAILED if closed == record.MISSING else READY
+    return FAILED if closed else PROVISIONING
 
 
 def kept(view: InstanceView, current: Record) -> Decision:
     """Return the status of a present instance: True conditions; others stay as they were."""
-    if (closed := current.intent) is None:
-        return of(view, current, true=[causes.PROVISIONED, causes.UP_TO_DATE])
-    return of(view, current, phase=FAILED if closed.closed == record.MISSING else READY)
+    true = [causes.PROVISIONED, causes.UP_TO_DATE] if current.intent is None else []
+    return of(view, current, true=true)
 
 
 def begun(view: InstanceView, current: Record, intent: Intent) -> Decision:
     """Return the status while a call is on its way."""
     if intent.verb == "Update":
-        return of(view, current, phase="Updating", false=[(causes.UPDATING, "it is being updated")])
+        return of(view, current, false=[(causes.UPDATING, "it is being updated")])
     last = conditions.get(view.live, causes.PROVISIONED)
     if last is not None and last.reason in (causes.RETRYING.reason, causes.PROVISIONING.reason):
-        return of(view, current, phase="Provisioning")
+        return of(view, current)
     message = "the broker is asked for it"
-    return of(view, current, phase="Provisioning", false=[(causes.PROVISIONING, message)])
+    return of(view, current, false=[(causes.PROVISIONING, message)])
 
 
 def in_progress(view: InstanceView, current: Record, *, description: str | None = None) -> Decision:
@@ -207,10 +221,9 @@ def in_progress(view: InstanceView, current: Record, *, description: str | None 
     if current.state == record.LEAVING:
         verb, decision = "Deprovision", leaving(view, current)
     elif current.state == record.INTENDED:
-        verb, stated = "Provision", [(causes.PROVISIONING, message)]
-        decision = of(view, current, phase="Provisioning", false=stated)
+        verb, decision = "Provision", of(view, current, false=[(causes.PROVISIONING, message)])
     else:
-        decision = of(view, current, phase="Updating", false=[(causes.UPDATING, message)])
+        decision = of(view, current, false=[(causes.UPDATING, message)])
     if current.operation is None or not decision.fields:
         return decision
     since = format_time(current.operation.since)
@@ -230,7 +243,7 @@ def leaving(view: InstanceView, current: Record) -> Decision:
     if view.live is None:
         return NOTHING
     if not is_deleting(view.live):
-        return of(view, current, phase="Provisioning")
+        return of(view, current)
     last = conditions.get(view.live, conditions.DELETES_ALLOWED)
     has_failed = last is not None and last.reason == causes.NOT_DELETED.reason
     return of(view, current, true=() if has_failed else (conditions.DELETES_ALLOWED,))
@@ -281,12 +294,10 @@ def waiting(view: InstanceView, current: Record, problem: str) -> Decision:
     if view.live is None:
         return NOTHING
     if is_deleting(view.live):
-        decision = of(view, current, phase=DELETING)
-        return trouble(decision, conditions.false(causes.NOT_DELETED, problem))
+        return of(view, current, false=[(causes.NOT_DELETED, problem)])
     if current.state == record.PRESENT:
-        stated = [(causes.UPDATING, problem)] if current.is_open else []
-        return of(view, current, phase="Updating" if stated else READY, false=stated)
-    return of(view, current, phase="Provisioning", false=[(causes.PROVISIONING, problem)])
+        return of(view, current, false=[(causes.UPDATING, problem)] if current.is_open else [])
+    return of(view, current, false=[(causes.PROVISIONING, problem)])
 
 
 def again_later(view: InstanceView, new: Record) -> Decision:
@@ -300,9 +311,9 @@ def again_later(view: InstanceView, new: Record) -> Decision:
             f"{new.number} instances failed and were deleted again. klutch-osb tries again once "
             f"the claim changes, or its annotation {keys.OSB_RETRY}. The last one{words}"
         )
-        return of(view, new, phase=FAILED, false=[(causes.FAILED, message)])
+        return of(view, new, false=[(causes.FAILED, message)])
     message = f"the next try comes at {format_time(intent.since)}. The last one{words}"
-    return of(view, new, phase="Provisioning", false=[(causes.RETRYING, message)])
+    return of(view, new, false=[(causes.RETRYING, message)])
 
 
 def synced(view: InstanceView, current: Record, differing: Sequence[str]) -> Decision:
