@@ -16,6 +16,7 @@ from reconciler.controller import log_context, tracing
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.lease import holder_here
 from reconciler.controller.tasks import now_here, unless
+from reconciler.core.documents import first_of
 from reconciler.core.errors import InvalidRepository, KlutchError, Locked, Problem
 from reconciler.core.live import control_plane_ref_name
 from reconciler.core.refs import Ref
@@ -282,12 +283,12 @@ class Publishing(Observer):
 def _repaired(report: Report) -> str:
     """Name the objects, and their fields, that others had changed; "" for none."""
     lines = [one.change for one in report.outcomes if one.status is Status.DONE]
-    repairs = [
+    repairs = (
         f"{line.cluster}: {line.action.value} {line.ref.object}"
         + "".join(f" {field.path}" for field in line.fields[:_MOST])
-        for line in lines[:_MOST]
-    ]
-    return "; ".join([*repairs, *([f"and {len(lines) - _MOST} more"] if lines[_MOST:] else [])])
+        for line in lines
+    )
+    return first_of(repairs, _MOST, comma="; ")
 
 
 def problem_of(error: Exception) -> SourceProblem:

@@ -24,6 +24,8 @@ from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.fleet.wanted import default_placement
 from reconciler.planning.placement import Blocked
 
+_OWN = ("", names.KLUTCH_NAMESPACE)  # of a control plane that is an app cluster too: no space
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -106,7 +108,7 @@ def carriers(
     kept, _ = by_place(fleet, documents, seen)
     for kind, found in ((NAMESPACE, seen.objects.get(NAMESPACE, ())), (APP_CLUSTER_BINDING, kept)):
         for one in found:
-            if labels_of(one).get(keys.FLEET) == fleet.name:
+            if labels_of(one).get(keys.FLEET) == fleet.name and identity_of(one) != _OWN:
                 yield kind, one
 
 
@@ -125,7 +127,7 @@ def carriers_of_others(
     for one in (*namespaces, *bindings):
         owner, (namespace, _) = labels_of(one).get(keys.FLEET, ""), identity_of(one)
         believed = not namespace or known.keep(one) or shared.get(namespace) == owner
-        if owner and owner != fleet.name and believed:
+        if owner and owner != fleet.name and believed and identity_of(one) != _OWN:
             yield owner, one
 
 

@@ -16,6 +16,7 @@ from tests.support.backend import backend
 from tests.support.definitions import OPEN, definition
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, deeds
+from tests.support.fleet_texts import control_plane
 from tests.support.observing import established
 from tests.support.offers import offered
 
@@ -102,6 +103,16 @@ async def test_a_removed_binding_is_released_and_bound_again_without_a_delete(sc
         await eventually(is_bound_again)
         assert [manifest.uid_of(await scene.at(ref)) for ref in (claim, copy)] == before
         assert await runs.todo() == []
+
+
+async def test_an_app_cluster_that_is_a_control_plane_too_can_leave(scene, runs):
+    """Its namespace klutch-bind has our labels, and is no space of anybody."""
+    other = control_plane("other", at="app-1", more=", mode: Direct")
+    scene.fleet.extra = f"---\n{other}"
+    async with scene.peers():
+        await runs.finish()
+        scene.fleet.listed = False
+        assert "release" in {action for action, _ in await done(runs)}
 
 
 async def test_deleting_happens_only_within_the_guards(scene, runs):
