@@ -25,7 +25,7 @@ from reconciler.controller.queue import AHEAD, BEHIND
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing import Write
 from reconciler.core.decision import Create, Decision, Note
-from reconciler.core.errors import ClusterError, Contested, Forbidden, Oversized, Rejected
+from reconciler.core.errors import ClusterError, Forbidden, Oversized, Rejected
 from reconciler.core.manifest import Manifest, is_deleting, name_of, namespace_of, ref_of
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey
 from reconciler.kube.budgets import OF_CLAIMS
@@ -294,12 +294,14 @@ class PairedSync(TaskSupervisor):
         try:
             await self.link.executor.execute(decision, recents=(self.here, there))
         except ClusterError as error:
-            if _is_refusal(error):
+            # It looked at the write and did not take it, for developers to know (H17). 500: by a
+            # webhook, or a full store. What only passes, such as 429 and 503, is no refusal.
+            if isinstance(error, Rejected | Forbidden) or error.status == 500:
                 side = error.cluster.replace("-", " ")
                 denied = f"The {side} refused to {error.call}: {error.message}"
                 self.record(about, Note("SyncDenied", denied, "Warning"))
                 self.report(place, str(error))
-            elif isinstance(error, Contested) or self.waited(place) >= NOTED_AFTER:
+            elif max(self.waited(place), 2 * (error.retry_after or 0)) >= NOTED_AFTER:
                 self.record(about, Note("SyncWaiting", f"Not synced yet: {error}", "Warning"))
             raise
         self.report(place, "")
@@ -348,15 +350,6 @@ class PairedSync(TaskSupervisor):
 
     def _note_event(self, key: ObjectKey) -> None:
         self._events.setdefault(key, self.link.agent.clock.monotonic())
-
-
-def _is_refusal(error: ClusterError) -> bool:
-    """Return whether a cluster looked at a write and did not take it, for developers to know (H17).
-
-    A webhook that fails, and a store that an object is too large for, are an API server's own
-    failures to it: 500. What only passes, such as 429 and 503, is none.
-    """
-    return isinstance(error, Rejected | Forbidden) or error.status == 500
 
 
 def name(live: Manifest) -> Sequence[str]:

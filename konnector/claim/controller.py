@@ -317,7 +317,9 @@ class Claims(PairedSync):
             self.report(place, obstacle)
             if not obstacle and (left := NOTED_AFTER - self.waited(place)) > 0:
                 return timedelta(seconds=left)
-            why = obstacle or self.link.cut_off() or _NO_ANSWER
+            there = self._there.get(place.namespace)
+            unread = "" if there is None else there.view.trouble
+            why = obstacle or self.link.cut_off() or unread or _NO_ANSWER
             note = Note("NotServed", why, "Warning")
             self.record(claim, note)
             decision = decide.waiting(self.pair, seen, claim, note)

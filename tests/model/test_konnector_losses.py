@@ -77,6 +77,8 @@ async def test_a_kind_that_a_restored_control_plane_cannot_read_stops_no_other(
         await there.make(SECRET, "creds")
         await until(lambda: here.read(SECRET, "creds"))
         await mine.make("later")
+        waits = await until(lambda: event(scene, "later", "NotServed"))
+        assert "HTTP 500" in waits["note"]
         faults.clear()
         await until(lambda: copy.read("later"))
 

@@ -15,7 +15,7 @@ from reconciler.core.refs import NAMESPACE
 from tests.kit.wire import Wires
 from tests.support.bound_scenes import Scene, conditions, gone, has, remove, says, shown, until
 from tests.support.cues import BEFORE, Delay, Gate
-from tests.support.faults import Events, Faults, Meanwhile, on
+from tests.support.faults import Events, Faults, Meanwhile, on, throttled
 from tests.support.konnector import konnector
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_scenes import CLUSTER_WIDE, Side, equals, event, refusal, sides
@@ -62,6 +62,16 @@ async def test_a_claim_says_why_it_waits(scene: Scene, wires: Wires) -> None:
             await fresh.patch_copy({"status": {"conditions": [typo]}}, subresource="status")
             found = await until(partial(event, fresh, "orders", "NotReady"))
             assert "no instance dogh" in found["note"]
+
+
+async def test_a_claim_learns_of_a_long_pause_when_it_begins(scene: Scene) -> None:
+    faults = Faults()
+    async with scene.backend(), mortal(scene.app.connection, faults):
+        await scene.bound()
+        faults.add(on("create", kind=scene.offer.kind), throttled(retry_after=300))
+        await scene.create_instance()
+        found = await until(lambda: event(scene, "orders", "SyncWaiting"), within=30)
+        assert "too many requests" in found["note"]
 
 
 async def names(scene: Scene, claim: str) -> bool:
