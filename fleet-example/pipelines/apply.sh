@@ -1,9 +1,18 @@
 #!/bin/sh
-# Applies a saved plan, and waits as long as another run holds the lock of the fleet (exit code 8).
+# Applies a saved plan, unless its branch is at another commit by now, and waits as long as another run holds the lock of the fleet (exit code 8).
 # What else comes out of it is the exit code of this script: repeating it as it is would not help.
 # LOCK_TRIES and LOCK_PAUSE (seconds) say how long to wait; by default ten minutes.
 set -u
 plan=${1:?"usage: apply.sh PLANFILE [FOLDER]"}
+branch=${CI_DEFAULT_BRANCH:-${GITHUB_REF_NAME:-}}
+if [ -n "$branch" ]; then
+    git fetch --quiet --depth 1 origin "$branch" || exit 1
+    # An old run may be approved, or run again: it would bring back what left the files since.
+    if [ "$(git rev-parse "FETCH_HEAD^{commit}")" != "$(git rev-parse HEAD)" ]; then
+        echo "$branch is at another commit by now. Approve the plan of that." >&2
+        exit 7
+    fi
+fi
 left=${LOCK_TRIES:-20}
 while :; do
     code=0

@@ -116,6 +116,7 @@ class GitHub(Runner):
         }
         given = on_github(self.forge) | {
             "GITHUB_WORKSPACE": str(self.repository.work),
+            "GITHUB_REF_NAME": "main",
             "GITHUB_OUTPUT": str(self.temporary / "output"),
             "GITHUB_STEP_SUMMARY": str(self.temporary / "summary"),
             "GITHUB_PATH": str(self.temporary / "path"),
@@ -176,6 +177,7 @@ class GitLab(Runner):
         file.write_text(self.kubeconfig)
         given = on_gitlab(self.forge) | {
             "CI_PROJECT_DIR": str(self.repository.work),
+            "CI_DEFAULT_BRANCH": "main",
             "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
             "TARGET": "origin/main",
             "FLEET_FOLDER": self.folder,
@@ -259,6 +261,11 @@ async def test_a_change_is_reviewed_planned_approved_and_applied(
             assert code == 0, output
             assert runner.has_changes()
             assert await scene.at(scene.binding) is None
+            repository.git("commit", "--quiet", "--allow-empty", "--message", "newer")
+            code, output = await runner.run("apply")
+            assert (code, "main is at another commit" in output) == (ExitCode.STALE, True), output
+            assert await scene.at(scene.binding) is None
+            repository.git("reset", "--quiet", "--hard", "HEAD^")
             code, output = await runner.run("apply")
             assert code == 0, output
             assert await scene.at(scene.binding) is not None
