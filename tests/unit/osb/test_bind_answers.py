@@ -111,28 +111,9 @@ def test_a_refusal_stands_until_something_changes(status: int) -> None:
     assert world.events == ["BindRefused"]
 
 
-def change_spec(world: World) -> None:
-    rotation = {"rotation": {"request": "2"}}
-    world.edit(BINDING_KIND, "web", lambda live: live["spec"].update(rotation))
-
-
 def change_note(world: World) -> None:
     note = {"klutchctl.dev/osb-retry": "please"}
     world.edit(BINDING_KIND, "web", lambda live: live["metadata"].update(annotations=note))
-
-
-def change_catalogue(world: World) -> None:
-    (offering,) = world.broker.catalogue["services"]
-    world.broker.catalogue = {"services": [{**offering, "description": "other"}]}
-
-
-@pytest.mark.parametrize("change", [change_spec, change_note, change_catalogue])
-def test_a_refusal_ends_with_what_it_was_for(change: Callable[[World], None]) -> None:
-    world = bind(osb_faults.refuses(400, "", "no"), 1, hours=3)
-    change(world)
-    world.run(minutes=1)
-    assert world.logs_in()
-    assert world.states() == [(0, record.PRESENT)]
 
 
 # DELETE
@@ -212,14 +193,6 @@ def test_credentials_are_read_again_where_they_did_not_come(fault: Fault) -> Non
     assert times(world, "fetch-binding") == [0, 2, 10, 40]
     assert world.states() == [(0, record.PRESENT)]
     assert world.logs_in()
-
-
-@pytest.mark.parametrize("fault", [HANG, osb_faults.refuses(404), osb_faults.refuses(400)])
-def test_credentials_that_never_come_are_replaced(fault: Fault) -> None:
-    world = read(fault, 4, minutes=5)
-    assert world.states() == [(1, record.PRESENT)]
-    assert world.logs_in()
-    assert len(world.broker.inventory.bindings) == 1
 
 
 # last_operation

@@ -112,9 +112,6 @@ def test_nothing_is_bound_before_all_is_there(
     assert world.logs_in()
 
 
-# 200, 201: Secret, Present. 202: poll, GET; not retrievable: mitigate, NoCredentials.
-
-
 # 409, or 200 without credentials: GET; else unbind, next number.
 
 
@@ -248,28 +245,6 @@ def test_equal_credentials_keep_the_old_binding_until_others_replace_both() -> N
 # A rotation fails: the old stays, Rotated False. Expired: Valid False.
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        (osb_faults.refuses(400, "BadRequest", "no more"), "Refused"),
-        (osb_faults.says(500), "Retrying"),
-        (osb_faults.broken_json(201), "Retrying"),
-    ],
-)
-def test_a_rotation_that_fails_leaves_the_old_credentials(
-    fault: osb_faults.Fault, reason: str
-) -> None:
-    world = bound()
-    first = world.secret()
-    world.broker.faults.add("bind", fault)
-    request(world)
-    world.run(minutes=30)
-    assert world.secret() == first
-    assert world.logs_in()
-    assert world.condition("Rotated") == ("False", reason)
-    assert world.condition("Bound") == ("True", "")
-
-
 def test_a_rotation_that_failed_goes_on_slowly_and_succeeds_at_last() -> None:
     world = bound(rotation={"every": "1h"})
     world.broker.modes.failing["bind"] = 6
@@ -277,18 +252,6 @@ def test_a_rotation_that_failed_goes_on_slowly_and_succeeds_at_last() -> None:
     assert world.condition("Rotated") == ("True", "")
     assert world.broker.count("bind") >= 8
     assert world.logs_in()
-
-
-def test_a_refused_rotation_is_asked_again_for_another_request() -> None:
-    world = bound()
-    world.broker.faults.add("bind", osb_faults.refuses(400, "BadRequest", "no more"), times=1)
-    request(world)
-    world.run(hours=5)
-    assert world.broker.count("bind") == 2
-    request(world, "2")
-    world.run(hours=5)
-    assert world.condition("Rotated") == ("True", "")
-    assert world.states() == [(1, PRESENT)]
 
 
 def test_credentials_past_their_end_are_said_to_be_invalid() -> None:
@@ -329,19 +292,6 @@ def test_a_secret_gets_its_credentials_back(harm: Callable[[World], None]) -> No
     assert world.broker.count("bind") == 1
     assert world.condition("Bound") == ("True", "")
     assert world.events == ["Bound", "SecretRestored"]
-
-
-@pytest.mark.parametrize("harm", [lose, edit, take_a_key])
-def test_credentials_that_cannot_be_read_are_replaced_at_once(
-    harm: Callable[[World], None],
-) -> None:
-    world = bound(catalogue(bindings_retrievable=False))
-    first = world.secret()
-    harm(world)
-    world.run(minutes=8)
-    assert world.logs_in()
-    assert not world.broker.log_in(first)  # without overlap
-    assert world.states() == [(1, PRESENT)]
 
 
 def test_a_gateway_does_not_make_a_binding_unknown() -> None:
@@ -491,18 +441,6 @@ def test_a_deletion_whose_finalizer_is_gone_is_none() -> None:
     world.run(minutes=3)
     assert world.states() == [(0, "Orphaned")]
     assert world.logs_in()
-
-
-def test_a_claim_that_was_only_out_of_sight_goes_on() -> None:
-    world = bound()
-    ref = world.at(BINDING_KIND, "web")
-    hidden = world.objects.live.pop(ref)
-    world.run(minutes=1)
-    assert world.states() == [(0, "Orphaned")]
-    world.objects.live[ref] = hidden
-    world.run(minutes=6)
-    assert world.states() == [(0, PRESENT)]
-    assert world.broker.count("bind") == 1
 
 
 def test_all_ready_and_restarted_writes_nothing_and_calls_nothing() -> None:

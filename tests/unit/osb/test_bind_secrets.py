@@ -2,7 +2,7 @@
 
 import base64
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -30,7 +30,6 @@ RECORD = records_of.Record(
     records_of.Claim(BINDING_KIND.group, BINDING_KIND.kind, "home", "web", UID),
     records_of.INTENDED,
 )
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def view(live: Any = None, **spec: Any) -> BindingView:
@@ -77,10 +76,6 @@ def test_credentials_become_keys_and_texts(given: dict[str, Any], held: dict[str
     assert data(given) == {"type": "postgresql", "provider": "acme", **held}
 
 
-def test_what_the_broker_says_of_type_and_provider_counts() -> None:
-    assert data({"type": "mysql", "provider": "other"}) == {"type": "mysql", "provider": "other"}
-
-
 def test_a_secret_is_a_provisioned_service_of_its_claim() -> None:
     secret = made({"a": "b"})
     assert secret["type"] == "servicebinding.io/postgresql"
@@ -93,11 +88,6 @@ def test_a_secret_is_a_provisioned_service_of_its_claim() -> None:
     (owner,) = manifest.get_maps(secret, "metadata", "ownerReferences")
     assert (owner["kind"], owner["name"], owner["uid"]) == ("PostgresqlBinding", "web", UID)
     assert manifest.name_of(made({}, secretName="mine")) == "mine"
-
-
-def test_credentials_that_fit_into_no_secret_are_none() -> None:
-    assert credentials.secret_of(view(), RECORD, Secret(json.dumps({"a": "b" * 2**20}))) is None
-    assert credentials.secret_of(view(), RECORD, Secret(json.dumps({"a": "b" * 2**19})))
 
 
 # Whose Secret it is.
@@ -121,22 +111,6 @@ def test_a_foreign_secret_is_left_alone_and_nothing_is_bound(type_: str) -> None
     world.delete(SECRET, "web-creds")
     world.run(minutes=2)
     assert world.logs_in()
-
-
-def test_a_secret_that_is_taken_while_the_broker_works_waits_until_the_name_is_free() -> None:
-    world = World()
-    world.broker.modes.asynchronous, world.broker.modes.polls = frozenset({"bind"}), 3
-    world.claim()
-    world.run(seconds=15)
-    world.put(SECRET, FOREIGN)
-    world.run(minutes=10)
-    assert world.condition("Bound") == ("False", "SecretTaken")
-    assert world.secret() == {"password": "theirs"}
-    assert world.broker.count("bind") == 1
-    world.delete(SECRET, "web-creds")
-    world.run(minutes=10)
-    assert world.logs_in()
-    assert world.condition("Bound") == ("True", "")
 
 
 @pytest.mark.parametrize("part", ["labels", "annotations"])
@@ -211,19 +185,3 @@ def test_what_is_in_no_secret_is_shown_and_leaves_ready_alone() -> None:
 )
 def test_terms_of_rotation(stated: dict[str, str], terms: credentials.Terms) -> None:
     assert credentials.terms({"spec": {"rotation": stated}}) == terms
-
-
-@pytest.mark.parametrize(
-    ("expires", "leaves"),
-    [(None, 60), (timedelta(minutes=30), 30), (timedelta(hours=5), 60), (-timedelta(hours=1), 0)],
-)
-def test_old_credentials_leave_after_the_overlap_or_at_their_end(
-    expires: timedelta | None, leaves: int
-) -> None:
-    old = records_of.Record(
-        **{
-            **{name: getattr(RECORD, name) for name in RECORD.__slots__},
-            "expires_at": None if expires is None else NOW + expires,
-        }
-    )
-    assert credentials.leaves_at({"spec": {}}, old, NOW) == NOW + timedelta(minutes=leaves)

@@ -63,11 +63,6 @@ def test_what_takes_longer_than_it_may_keeps_nothing_else_waiting(minutes, begin
     assert calls(seen) == [messages.LastOperation]
 
 
-def test_nothing_is_sent_while_a_call_is_on_its_way():
-    assert calls(view(claim(), THERE)) == [messages.FetchInstance]
-    assert calls(view(claim(), THERE), calling=True) == []
-
-
 @pytest.mark.parametrize(
     ("seen", "is_blocked"),
     [

@@ -43,8 +43,6 @@ INSTANCE = objects.managed(
     "status: {atProvider: {instanceId: i-1, serviceId: service-1, planId: plan-small, "
     "state: provisioned}}",
 )
-BUSY = {**INSTANCE, "status": {**INSTANCE["status"], "pendingOperation": ""}}
-OTHER = {"ownerReferences": [{"uid": "another", "controller": True}]}
 DELETED = {"deletionTimestamp": objects.ago(5)}
 CREDENTIALS = {"host": "db.example", "port": 5432, "username": "u", "password": "p-1"}
 SECRET_OBJECT: dict[str, Any] = {
@@ -126,23 +124,6 @@ def test_ids_and_finalizer_stand_there_before_the_first_call():
     call = step(held)
     assert isinstance(call, messages.Bind)
     assert (call.binding, call.app, call.predecessor) == (UID, "space-uid", "")
-
-
-WAITING = [
-    ("no instance", {"instance": None}),
-    ("none yet", {"instance": {**INSTANCE, "status": {}}}),
-    ("busy", {"instance": BUSY}),
-    ("another type", {"secret": {**SECRET_OBJECT, "type": "Opaque"}}),
-    ("owned", {"secret": {**SECRET_OBJECT, "metadata": OTHER}}),
-]
-
-
-@pytest.mark.parametrize("more", [WAITING[0][1], WAITING[1][1]])
-def test_nothing_is_written_down_before_an_instance_is_there(more):
-    its = process(live(SPEC), lookup="No ServiceInstance has the labels", **more)
-    assert its.call() is None
-    assert conditions(its.live)["Ready"] == "Creating"
-    assert not at_provider(its.live)
 
 
 # What goes on
@@ -247,15 +228,6 @@ def test_an_asynchronous_binding_is_polled_and_read():
     assert not annotation(its.live, keys.OSB_OPERATION)
 
 
-def test_a_refusal_stands():
-    its = process(live(INTENT))
-    its.answer(outcomes.Refused("no"))
-    assert conditions(its.live)["Ready"] == "Unavailable"
-    assert process(its.live).call() is None
-    its.live["metadata"]["annotations"][keys.OSB_RETRY] = "please"
-    assert isinstance(its.call(), messages.Bind)
-
-
 def test_what_the_original_does_not_say_comes_from_the_secret():
     bare = live(BOUND.replace(", connectionDetails: [{port: '1'}]", ""), created=True)
     texts = {"host": "db.example", "port": "5432"}
@@ -263,14 +235,6 @@ def test_what_the_original_does_not_say_comes_from_the_secret():
     its = process(bare, **quiet(secret={**SECRET_OBJECT, "data": data}))
     assert its.call() is None
     assert at_provider(its.live)["connectionDetails"][0]["hostURL"] == "db.example"
-
-
-def test_a_lost_secret_that_cannot_be_read_is_replaced_at_once():
-    its = process(live(), **quiet(secret=None))
-    call = its.call()
-    assert (call.binding, call.predecessor, call.parameters) == (SECOND, FIRST, None)
-    its.answer(given(password="p-2"))
-    assert step(its.live) == UNBIND
 
 
 # Rotation

@@ -17,7 +17,6 @@ from bind.osb.dataservices.store import Kept
 from bind.osb.decisions.record import identifier
 from bind.osb.decisions.view import Place
 from reconciler.blueprints.offering import messages, outcomes
-from reconciler.blueprints.offering.catalogue import Schemas
 from reconciler.core import keys
 from reconciler.core.decision import Create, Decision
 from reconciler.core.manifest import canonical, finalizers_of, get_text, labels_of, name_of, put
@@ -256,16 +255,6 @@ def test_what_may_be_there_is_deleted_with_the_ids_that_stand_there(_, text, sen
     assert finalizers_of(its.live) == []
 
 
-def test_done_at_once():
-    known = follow(live(INTENT), outcomes.Done(created=True))
-    assert conditions(known) == {"Ready": "Available", "Synced": "ReconcileSuccess"}
-    assert at_provider(known)["state"] == "provisioned"
-    assert at_provider(known)["parameters"] == {"max_connections": 50}
-    for time in ("createdAt", "provisionedAt", "updatedAt"):
-        assert at_provider(known)[time] == objects.ago(0)
-    assert step(known) == FETCH
-
-
 @pytest.mark.parametrize(("key", "pending"), [(Secret("task-1"), "task-1"), (None, "")])
 def test_accepted_with_and_without_operation(key, pending):
     its = process(live(INTENT))
@@ -407,25 +396,6 @@ def test_the_order_of_a_list_is_no_difference():
     assert rules.changed_parameters({"a": 1}, {"a": True}) == {"a": True}
 
 
-def refusing():
-    """Return a catalogue that takes fewer connections of the small plan."""
-    few = Schemas(create={"properties": {"max_connections": {"maximum": 40}}})
-    offering = objects.CATALOGUE.offerings[0]
-    offering = replace(offering, plans=(replace(objects.SMALL, schemas=few), objects.BIG))
-    return replace(objects.CATALOGUE, offerings=(offering,))
-
-
-@pytest.mark.parametrize(
-    "known", [live(SPEC), live(PROVISIONED.replace("50}, c", "9}, c"))], ids=["new", "changed"]
-)
-def test_parameters_that_a_plan_refuses_are_never_sent(known):
-    its = process(known, catalogue=refusing())
-    assert its.call() is None
-    said = message(its.live)
-    assert "plan small refuses it: parameters.max_connections does not fit maximum: 40" in said
-    assert at_provider(its.live) == at_provider(known)
-
-
 def test_another_service_is_refused():
     moved = live(PROVISIONED.replace("a9s-postgresql15", "a9s-search2"))
     assert "cannot be changed" in message(after(moved, step(moved)))
@@ -464,12 +434,6 @@ def test_a_deletion_is_waited_for():
     its.answer(outcomes.Progress("failed", "no"))
     assert message(its.live) == "no"
     assert step(its.live) == DELETE
-
-
-def test_what_is_bound_is_not_deleted():
-    its = process(live(PROVISIONED, **DELETED), bound=["b", "a"])
-    assert its.call() is None
-    assert message(its.live) == "2 bindings are still there: a, b"
 
 
 POLICIES = [
