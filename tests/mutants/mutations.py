@@ -693,6 +693,12 @@ APPLY: Final = (
         new="False",
     ),
     _guard(
+        "lock-by-the-plan",
+        r"plane not in fleet\.control_planes or known\.get\(name, plane\) != plane",
+        "an edited plan takes the lock of another control plane",
+        f"{_APPLY}_lock.py",
+    ),
+    _guard(
         "silent-konnector",
         r"liveness is not api\.Liveness\.ALIVE",
         "a dead konnector is not told of",
