@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Final, TypeAlias
 
+from pydantic import ValidationError
+
 from reconciler import api
 from reconciler.blueprints.objects import parameters_digest
 from reconciler.core import keys, manifest
@@ -20,10 +22,10 @@ from reconciler.core.live import Live
 from reconciler.core.manifest import JSON, Manifest, canonical
 from reconciler.core.refs import SECRET
 from reconciler.fleet import base_model
-from reconciler.fleet.base_model import NAME
+from reconciler.fleet.base_model import NAME, REFERENCE_MARK
 from reconciler.fleet.files import Patterns
 from reconciler.fleet.load import Loaded
-from reconciler.fleet.models import API_VERSION
+from reconciler.fleet.models import API_VERSION, BindingDocument
 from reconciler.fleet.service_models import CeilingClaim
 from reconciler.fleet.values import Fleet, UnitKey
 from reconciler.planning import app_cluster_bindings, placement, preflight, prune_units
@@ -204,13 +206,21 @@ def _import(unnamed: UnnamedBinding) -> Import:
     if binding is None:
         raise Unsayable("the backend has not made its APIServiceBinding yet")
     claims = [file_claim(claim) for claim in manifest.get_maps(binding, "spec", "permissionClaims")]
-    return Import(
-        group=unit.group,
-        resource=unit.resource,
-        clusters=(unit.cluster,),
-        claims=tuple(sorted(claims, key=canonical)),
-        parameters=_parameters(binding, unnamed.request),
-    )
+    claimed, parameters = sorted(claims, key=canonical), _parameters(binding, unnamed.request)
+    return _sayable(Import(unit.group, unit.resource, (unit.cluster,), (*claimed,), parameters))
+
+
+def _sayable(one: Import) -> Import:
+    """Return an import. Raises Unsayable where its document would be refused, with all others."""
+    document = _binding("any", "any", one, ())
+    if REFERENCE_MARK.encode() in canonical(document):
+        raise Unsayable(f"files would replace the {REFERENCE_MARK} in it")
+    try:
+        BindingDocument.model_validate(document)
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors(include_input=False)[0]["loc"]))
+        raise Unsayable(f"files cannot have its {place}") from None
+    return one
 
 
 def _parameters(binding: Manifest, request: Manifest | None) -> Manifest:

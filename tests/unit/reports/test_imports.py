@@ -119,6 +119,14 @@ LEFT = {
         "selects by fields",
     ),
     "a claim that waits": ([{**DOWN, "state": ""}], "neither accepted nor rejected"),
+    "a name that is none": (
+        [{**DOWN, "selector": {"owner": "Provider", "names": ["ok", "A B"]}}],
+        "files cannot have its spec.claims.0.names.0",
+    ),
+    "a name that files would replace": (
+        [{**DOWN, "selector": {"owner": "Provider", "names": ["${vars.x}"]}}],
+        "files would replace the ${ in it",
+    ),
 }
 
 
