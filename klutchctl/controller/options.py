@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from klutchctl.controller.sources import Followed
 from klutchctl.controller.storms import Terms as StormTerms
 from klutchctl.options import Place, checked
-from klutchctl.web.hooks.hook import Hook, parse_hooks
 from reconciler.controller import flags
 from reconciler.controller.tasks import now_here
 from reconciler.core.names import KLUTCH_NAMESPACE
@@ -17,6 +17,9 @@ from reconciler.source.signature import VerificationMode
 from reconciler.source.verification import Verification
 from reconciler.tls import TlsFiles
 from reconciler.watch.notify.sinks_file import Sink
+
+if TYPE_CHECKING:
+    from klutchctl.web.hooks.receiver import Hook
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class HookOptions:
 
     address: flags.Address
     tls: TlsFiles | None
-    hooks: tuple[Hook, ...]
+    hooks: "tuple[Hook, ...]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,4 +166,4 @@ def hooks(
     tls = checked(
         lambda host: receiver.tls_of(host, certificate, key, plain_http=plain_http), found[0]
     )
-    return HookOptions(found, tls, checked(parse_hooks, described))
+    return HookOptions(found, tls, checked(receiver.parse_hooks, described))

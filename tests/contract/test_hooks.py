@@ -10,8 +10,7 @@ import pytest
 
 from klutchctl.sandbox import credentials
 from klutchctl.web.hooks import decide
-from klutchctl.web.hooks.hook import parse_hooks
-from klutchctl.web.hooks.receiver import serving
+from klutchctl.web.hooks.receiver import parse_hooks, serving
 from reconciler.tls import TlsFiles
 from tests.support.fake_clock import FakeClock
 from tests.support.web import HERE, answered, connected, on_uvloop, request, status, statuses

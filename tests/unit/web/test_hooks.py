@@ -5,8 +5,15 @@ import os
 import pytest
 
 from klutchctl.web.hooks.decide import UNPROVEN, Accepted, Provider, decide
-from klutchctl.web.hooks.hook import Hook, parse_hook, parse_hooks, secret_reader
-from klutchctl.web.hooks.receiver import REMEMBERED, Deliveries, tls_of
+from klutchctl.web.hooks.receiver import (
+    REMEMBERED,
+    Deliveries,
+    Hook,
+    parse_hook,
+    parse_hooks,
+    secret_reader,
+    tls_of,
+)
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.tls import TlsFiles
