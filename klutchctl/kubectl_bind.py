@@ -90,7 +90,7 @@ async def _printed(job: "Job", output: str) -> str:
 def _bind_apiservice(flags: argparse.Namespace, progress: "Progress") -> int:
     import uvloop
 
-    from klutchctl.binding.apiservice import Source, bound
+    from klutchctl.binding.job import Source, bound
     from klutchctl.binding.run import Way
 
     source = Source(

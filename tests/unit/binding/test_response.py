@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from klutchctl.binding import response
-from klutchctl.binding.apiservice import Source
+from klutchctl.binding.job import Source
 from klutchctl.binding.progress import BadAnswer
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.refs import GroupResource
