@@ -9,15 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.api import API_SERVICE_BINDING, APP_CLUSTER_BINDING, is_established
-from reconciler.apply import (
-    GOOD,
-    Options,
-    Outcome,
-    Status,
-    credential_notes,
-    object_writer,
-    service_objects,
-)
+from reconciler.apply import GOOD, Options, Outcome, Status, object_writer, service_objects
 from reconciler.apply.object_writer import Clusters, ClusterWriter, Unfilled
 from reconciler.apply.patches import Stale
 from reconciler.apply.step_runner import StepRunner
@@ -229,13 +221,13 @@ class _Worker:
         else:
             outcome = await object_writer.do(replace(change, before=known), self.job.clusters)
             outcome = replace(outcome, change=change)
-        carrier = credential_notes.carrier_after(change)
+        carrier = service_objects.carrier_after(change)
         # Also where the konnector was faster: what is there then is not noted yet.
         if carrier is not None and outcome.status in GOOD:
-            await credential_notes.note_kubeconfig(self.job.clusters(carrier.cluster), carrier)
+            await service_objects.note_kubeconfig(self.job.clusters(carrier.cluster), carrier)
         elif self._mends_kubeconfig(change) and outcome.status in GOOD:
             plane = self._plane.cluster.name
-            await credential_notes.note_bindings(change, self.job.clusters, plane)
+            await service_objects.note_bindings(change, self.job.clusters, plane)
         if change.action is Action.ADOPT:
             self.adopted[change.ref] = await object_writer.now(change, self.job.clusters)
             if change.ref.kind == API_SERVICE_BINDING:
@@ -256,7 +248,7 @@ class _Worker:
         wait = MirrorWait(self._plane, app, change.placement, wait=options.wait_seconds)
         place = "" if change.placement.bindings_cluster_scoped else change.ref.namespace
         secret = change.ref.namespace, change.ref.name
-        bindings = await credential_notes.list_bindings(app, place)
+        bindings = await service_objects.list_bindings(app, place)
         led = [binding for binding in bindings if secret_of(binding) == secret]
         if not await wait.has_konnector(led, options.now()):
             return False
@@ -304,10 +296,10 @@ class _Worker:
         secret = Ref(change.ref.cluster, SECRET, *secret_of(change.wanted.manifest))
         async with self.noting:
             if secret not in self.notes:
-                self.notes[secret] = await credential_notes.binding_note(
+                self.notes[secret] = await service_objects.binding_note(
                     app, secret, self._plane, space
                 )
-        await credential_notes.put_note(app, change.ref, self.notes[secret])
+        await service_objects.put_note(app, change.ref, self.notes[secret])
 
     async def _owning(self, outcome: Outcome, name: str) -> Outcome:
         """Give a CRD that is there from before its new binding as the owner."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from reconciler import api
-from reconciler.apply import Options, credential_notes, patches, service_objects
+from reconciler.apply import Options, patches, service_objects
 from reconciler.apply.object_writer import Clusters, ClusterWriter, create
 from reconciler.apply.waits import Unconfirmed
 from reconciler.core import keys, manifest, names
@@ -208,10 +208,10 @@ class StepRunner:
     async def _note_credential(self, step: Step) -> None:
         writer, root = self._at(step), self.change.ref
         if step.ref == root:
-            await credential_notes.note_kubeconfig(writer, root)
+            await service_objects.note_kubeconfig(writer, root)
         else:
             plane = self.clusters(root.cluster)
-            await credential_notes.note_binding(writer, step.ref, plane, root.namespace)
+            await service_objects.note_binding(writer, step.ref, plane, root.namespace)
 
     async def _revoke(self, step: Step) -> None:
         app, root = self._at(step), await self._plane.read(self.change.ref)

@@ -184,7 +184,7 @@ def test_an_address_that_another_chose_is_kept():
 
 
 def note_as_an_apply_does(here):
-    """Note of the copy what its source decides, as `credential_notes` does."""
+    """Note of the copy what its source decides, as `service_objects` does."""
     (carrier,) = [one for one in here.control_plane if one["kind"] == api.CLUSTER_BINDING.kind]
     facts = api.kubeconfig_facts_of(here.get(Ref(PLANE, SECRET, SPACE, names.KUBECONFIG)))
     assert facts is not None
