@@ -9,8 +9,7 @@ from typing import Final, Literal, Protocol, TypeAlias, assert_never
 from bind.door import access
 from bind.door.access import Access
 from bind.door.catalogue import Offer
-from bind.door.identity import Identity
-from bind.door.refusals import Refused
+from bind.door.identity import Identity, Refused
 from reconciler.api import API_SERVICE_EXPORT_TEMPLATE, CLUSTER_BINDING
 from reconciler.core import keys, manifest
 from reconciler.core.errors import ClusterError, ConfigError

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bind.door.refusals import Refused
+from bind.door.identity import Refused
 from reconciler import api
 from reconciler.blueprints.export import Scope, rank
 from reconciler.core import keys, manifest

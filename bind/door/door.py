@@ -18,10 +18,9 @@ from bind.door.handlers.services import Services
 from bind.door.handlers.sign_in import SignIn
 from bind.door.handlers.ui import Ui
 from bind.door.handlers.walk import Walk
-from bind.door.identity import Naming
+from bind.door.identity import Naming, Refused
 from bind.door.issuers import Issuers
 from bind.door.keyring import KeyRing
-from bind.door.refusals import Refused
 from bind.door.settings import DoorSettings
 from bind.door.spaces import Spaces
 from bind.door.views import Views

@@ -9,8 +9,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from bind.door.access import Access, TrustedIssuer
-from bind.door.identity import Identity, identity_of
-from bind.door.refusals import Refused
+from bind.door.identity import Identity, Refused, identity_of
 from reconciler.core.addresses import Address, is_loopback
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret

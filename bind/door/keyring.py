@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from bind.door.refusals import Refused
+from bind.door.identity import Refused
 from bind.door.sessions import KEY_BYTES, Keys
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.controller.tasks import Clock

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from bind import bounds, rbac_changes
-from bind.door.identity import Identity, space_identity, space_name
-from bind.door.refusals import Refused
+from bind.door.identity import Identity, Refused, space_identity, space_name
 from reconciler.api import CA_KEY, CLUSTER_BINDING, SERVICE_ACCOUNT_TOKEN, TOKEN_KEY
 from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks

@@ -19,9 +19,8 @@ from bind.door import provisioning
 from bind.door.authorizer import Authorizer
 from bind.door.catalogue import Offer
 from bind.door.choices import BoundCluster
-from bind.door.identity import Identity, owner_key
+from bind.door.identity import Identity, Refused, owner_key
 from bind.door.provisioning import Content, Seen, Space, SpaceTerms, Step, Wait, Wanted
-from bind.door.refusals import Refused
 from bind.door.settings import PRETTY_NAME, DoorSettings
 from bind.door.views import Views
 from bind.informers import index_key

@@ -3,8 +3,7 @@
 from typing import Final
 
 from bind.door.catalogue import Offer, offered, offers, shown
-from bind.door.identity import Identity, owner_key
-from bind.door.refusals import Refused
+from bind.door.identity import Identity, Refused, owner_key
 from bind.export.decide import resources
 from bind.informers import SUBJECT, Informers, index_key
 from reconciler import api

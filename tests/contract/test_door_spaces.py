@@ -9,8 +9,7 @@ import pytest
 import pytest_asyncio
 
 from bind.door.authorizer import Reviews
-from bind.door.identity import Identity
-from bind.door.refusals import Refused
+from bind.door.identity import Identity, Refused
 from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.blueprints.objects import build
 from reconciler.core import refs

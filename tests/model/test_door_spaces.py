@@ -9,9 +9,8 @@ from typing import Any, Final
 import pytest
 
 from bind.door.catalogue import Offer
-from bind.door.identity import Identity
+from bind.door.identity import Identity, Refused
 from bind.door.provisioning import Wanted
-from bind.door.refusals import Refused
 from bind.door.spaces import Spaces
 from bind.door.views import Views
 from bind.informers import Informers

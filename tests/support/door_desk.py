@@ -9,10 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 from bind.door.audit import Audit
 from bind.door.catalogue import Offer
 from bind.door.handlers.services import Services
-from bind.door.identity import Identity
+from bind.door.identity import Identity, Refused
 from bind.door.keyring import KeyRing
 from bind.door.provisioning import Space
-from bind.door.refusals import Refused
 from bind.door.sessions import Keys
 from bind.door.settings import DoorSettings
 from reconciler.core.manifest import JSON

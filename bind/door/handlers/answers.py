@@ -14,9 +14,8 @@ from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from bind.door.catalogue import Offer
-from bind.door.identity import Identity
+from bind.door.identity import STATUS, Identity, Refused
 from bind.door.pages import views
-from bind.door.refusals import STATUS, Refused
 from bind.door.settings import DoorSettings
 from reconciler.blueprints import consent
 from reconciler.core.keys import KLUTCH_GROUP

@@ -11,9 +11,8 @@ from bind.door.audit import Event, Subject
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
 from bind.door.handlers.services import Services, claims_digest, is_id, label_of, resource_of
-from bind.door.identity import Identity
+from bind.door.identity import Identity, Refused
 from bind.door.issuers import token_of
-from bind.door.refusals import Refused
 from bind.door.sessions import Wish
 from reconciler.core import manifest
 from reconciler.core.manifest import JSON, Manifest

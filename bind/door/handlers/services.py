@@ -13,11 +13,10 @@ from bind.door.audit import Audit
 from bind.door.authorizer import Authorizer
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
-from bind.door.identity import Identity, owner_key
+from bind.door.identity import Identity, Refused, owner_key
 from bind.door.issuers import Issuers
 from bind.door.keyring import KeyRing
 from bind.door.pages.views import Frame
-from bind.door.refusals import Refused
 from bind.door.sessions import Code, Session, Visit
 from bind.door.settings import DoorSettings
 from bind.door.spaces import Spaces

@@ -13,8 +13,7 @@ from bind.door import sessions
 from bind.door.audit import NOBODY, Subject
 from bind.door.handlers import answers, services
 from bind.door.handlers.services import Services, is_id, is_name
-from bind.door.identity import Identity
-from bind.door.refusals import Refused
+from bind.door.identity import Identity, Refused
 from bind.door.sessions import Login, Session, Wish, login_id
 from reconciler.core.errors import KlutchError
 from reconciler.core.secret import Secret

@@ -14,9 +14,8 @@ from bind.door.handlers import answers
 from bind.door.handlers.services import Services
 from bind.door.handlers.sign_in import SignIn
 from bind.door.handlers.walk import claims_of, form_of, places_of
-from bind.door.identity import owner_key
+from bind.door.identity import Refused, owner_key
 from bind.door.pages import views
-from bind.door.refusals import Refused
 from bind.door.sessions import Visit, Wish
 from reconciler.blueprints import consent
 from reconciler.web.requests import Handler, Request, Response

@@ -11,8 +11,8 @@ from bind.door.audit import Subject
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
 from bind.door.handlers.services import Services, claims_digest, resource_of
+from bind.door.identity import Refused
 from bind.door.pages import views
-from bind.door.refusals import Refused
 from bind.door.sessions import Code, Session
 from reconciler.blueprints import consent
 from reconciler.core import manifest

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bind.door.handlers import answers
-from bind.door.refusals import Refused
+from bind.door.identity import Refused
 from reconciler.web.requests import Request
 
 HTML = {"accept": "text/html,application/xhtml+xml"}

@@ -7,7 +7,7 @@ import pytest
 
 from bind.door.handlers.api import Api
 from bind.door.handlers.services import UsedOnce
-from bind.door.refusals import Refused
+from bind.door.identity import Refused
 from reconciler.web.requests import Response
 from tests.support.door_desk import SID, Desk
 from tests.unit.bind.door.test_walk import CODE, code_of, redeem, signed_in

@@ -10,8 +10,7 @@ from bind.door import access, authorizer
 from bind.door.access import Access, Rule, TrustedIssuer
 from bind.door.authorizer import Mode, Reviews, access_file
 from bind.door.catalogue import Offer
-from bind.door.identity import Identity, Naming
-from bind.door.refusals import Refused
+from bind.door.identity import Identity, Naming, Refused
 from reconciler.core.errors import ConfigError, Forbidden, Unreachable
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource

@@ -12,9 +12,8 @@ from joserfc import jwt
 from joserfc.jwk import ECKey
 
 from bind.door.access import NO_ACCESS, Access, TrustedIssuer
-from bind.door.identity import Identity, Naming
+from bind.door.identity import Identity, Naming, Refused
 from bind.door.issuers import Issuers, token_of
-from bind.door.refusals import Refused
 from reconciler.core.secret import Secret
 
 NOW: Final = 1_800_000_000.0

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
+from bind.door.identity import Refused
 from bind.door.keyring import KeyRing
-from bind.door.refusals import Refused
 from bind.door.sessions import SESSION, Keys
 from reconciler.core import manifest, names
 from reconciler.core.errors import Unreachable

@@ -9,9 +9,8 @@ import yaml
 
 from bind.bounds import RESTRICTED
 from bind.door import provisioning
-from bind.door.identity import Identity
+from bind.door.identity import Identity, Refused
 from bind.door.provisioning import Content, Outcome, Seen, Space, SpaceTerms, Wait, Wanted
-from bind.door.refusals import Refused
 from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks
 from reconciler.core import keys, manifest, names

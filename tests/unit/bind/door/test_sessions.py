@@ -7,8 +7,15 @@ import pytest
 
 from bind.bounds import owner_of
 from bind.door import sessions
-from bind.door.identity import Identity, Naming, identity_of, owner_key, space_identity, space_name
-from bind.door.refusals import Refused
+from bind.door.identity import (
+    Identity,
+    Naming,
+    Refused,
+    identity_of,
+    owner_key,
+    space_identity,
+    space_name,
+)
 from bind.door.sessions import CODE, LOGIN, SESSION, UI, Code, Keys, Login, Session, Visit, Wish
 from reconciler.oidc.tokens import Claims
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bind.door.handlers.sign_in import SignIn, wish_of
-from bind.door.refusals import Refused
+from bind.door.identity import Refused
 from reconciler.core.errors import KlutchError
 from reconciler.oidc import grants
 from reconciler.oidc.provider import TokenRefused

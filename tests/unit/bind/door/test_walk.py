@@ -11,7 +11,7 @@ import pytest
 from bind.door.handlers.api import Api
 from bind.door.handlers.sign_in import SignIn
 from bind.door.handlers.walk import Walk
-from bind.door.refusals import Refused
+from bind.door.identity import Refused
 from reconciler.oidc import grants
 from reconciler.web.requests import Response
 from tests.support.door_desk import (

@@ -11,8 +11,7 @@ import pytest
 from bind.door import catalogue
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
-from bind.door.identity import Identity
-from bind.door.refusals import Refused
+from bind.door.identity import Identity, Refused
 from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks, build
