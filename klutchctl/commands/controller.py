@@ -115,7 +115,7 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
         source=of_place(place, poll=poll)
         if flux_source is None
         else of_flux(flux_source, place, poll=poll, verified=require_verified),
-        trust=parsed.trust(place, fleet=fleet),
+        verification=parsed.verification(place, fleet=fleet),
         home=parsed.home(
             settings.environ,
             home_context,

@@ -23,15 +23,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
-    """The accepted signers: files of keys, from outside the repository."""
-
-    mode: VerificationMode = VerificationMode.OFF
-    allowed_signers: Path | None = None
-    gpg_keys: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Home:
     """The cluster that the controller keeps its own objects in.
 
@@ -70,7 +61,7 @@ class Options:
     """
 
     source: Followed
-    trust: Trust
+    verification: Verification
     home: Home
     fleet: str
     shard: tuple[str, ...]
@@ -88,11 +79,12 @@ def address(text: str, where: str) -> flags.Address | None:
     return checked(lambda one: flags.address(one, where), text)
 
 
-def trust(place: Place, *, fleet: str | None) -> Trust:
-    """Parse --verify and its files. Raises typer.BadParameter.
+def verification(place: Place, *, fleet: str | None = None) -> Verification:
+    """Return how the commits of a place are verified.
 
     A history goes on from what the FleetStatus of `fleet` keeps, None without a controller. By a
     name of the files, an old commit that has another one would have no history to be held against.
+    Raises typer.BadParameter, ConfigError and HostError.
     """
     known = [mode.value for mode in VerificationMode]
     if place.verify not in known:
@@ -107,16 +99,7 @@ def trust(place: Place, *, fleet: str | None) -> Trust:
             else "only a controller keeps the last accepted commit"
         )
         raise typer.BadParameter(message, param_hint="'--verify history'")
-    return Trust(mode, place.allowed_signers, place.gpg_keys)
-
-
-def verification(place: Place) -> Verification:
-    """Return how the commits of a place are verified, without a memory of earlier ones.
-
-    Raises typer.BadParameter, ConfigError and HostError.
-    """
-    found = trust(place, fleet=None)
-    return Verification(found.mode, found.allowed_signers, found.gpg_keys, now=now_here)
+    return Verification(mode, place.allowed_signers, place.gpg_keys, now=now_here)
 
 
 def home(

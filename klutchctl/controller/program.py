@@ -30,7 +30,6 @@ from reconciler.kube.connection import Connection
 from reconciler.kube.kubeconfig.files import in_cluster
 from reconciler.kube.networks import IN_CLUSTER
 from reconciler.source.following import Server
-from reconciler.source.verification import Verification
 from reconciler.watch.fleet_state import FleetState, SourceView
 from reconciler.watch.loop import States
 
@@ -53,7 +52,6 @@ async def run(options: Options, settings: Settings) -> int:
 
 
 def _parts(options: Options, settings: Settings) -> Parts:
-    trust = options.trust
     url, ref = options.source.place
     states = States(
         FleetState(
@@ -69,7 +67,6 @@ def _parts(options: Options, settings: Settings) -> Parts:
         options=options,
         settings=settings,
         clock=SystemClock(),
-        verification=Verification(trust.mode, trust.allowed_signers, trust.gpg_keys, now=now_here),
         states=states,
         meters=meters,
         metrics=metrics,
@@ -133,7 +130,7 @@ class Controller:
         """Return the name of the fleet, once its files can be read: the Lease bears it."""
         parts = self._parts
         async with server(
-            self._options.source, parts.settings, home, verification=parts.verification
+            self._options.source, parts.settings, home, verification=self._options.verification
         ) as source:
             parts.publishing.follow(source)
             return await self._name_in(source)

@@ -33,7 +33,6 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 from reconciler.source.following import Server
 from reconciler.source.signature import VerificationMode
-from reconciler.source.verification import Verification
 from reconciler.watch.agenda import Terms
 from reconciler.watch.fleet_state import FleetState, board_seen
 from reconciler.watch.fleet_status.writer import FleetStatusWriter
@@ -180,7 +179,6 @@ class Parts:
     options: Options
     settings: Settings
     clock: SystemClock
-    verification: Verification
     states: States
     meters: FleetMetrics
     metrics: Metrics
@@ -211,13 +209,13 @@ async def work(
         stack.push_async_callback(rounds.close)
         status = await stack.enter_async_context(_shown(parts, name, home, fence))
         rounds.heed(status.suspended)
-        history = options.trust.mode is VerificationMode.HISTORY
+        history = options.verification.mode is VerificationMode.HISTORY
         source = await stack.enter_async_context(
             server(
                 options.source,
                 parts.settings,
                 home,
-                verification=parts.verification,
+                verification=options.verification,
                 accepted=status.accepted if history else lambda: "",
             )
         )

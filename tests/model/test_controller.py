@@ -8,7 +8,7 @@ import pytest
 
 from klutchctl import main
 from klutchctl.controller import program, rounds, sources, work
-from klutchctl.controller.options import Home, Options, Trust
+from klutchctl.controller.options import Home, Options
 from klutchctl.controller.program import Controller
 from klutchctl.controller.sources import Followed
 from klutchctl.controller.storms import Terms
@@ -22,6 +22,8 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, Ref
 from reconciler.source import artifact
 from reconciler.source.following import GitRef, Looked, git_url
+from reconciler.source.signature import VerificationMode
+from reconciler.source.verification import Verification
 from reconciler.watch.fleet_state import SourceProblem
 from reconciler.watch.fleet_status.writer import UNREAD
 from tests.kit import virtual_time
@@ -70,7 +72,7 @@ async def controller(scene, home, source=None):
     url = git_url("https://git.example.com/fleet.git", where="--git")
     options = Options(
         source=source or Followed(path=scene.fleet.folder, url=url, ref="main", poll=30.0),
-        trust=Trust(),
+        verification=Verification(VerificationMode.OFF, None, None, virtual_time.now),
         home=home,
         fleet=scene.fleet.name,
         shard=(),

@@ -144,8 +144,10 @@ def test_where_its_own_objects_are():
     assert (home.lease, home.status) == (None, "shown")
 
 
-def trusting(verify):
-    return Place(git="https://git.example.com/f.git", verify=verify, allowed_signers=Path("f"))
+def trusted(verify, fleet):
+    url = "https://git.example.com/f.git"
+    place = Place(git=url, verify=verify, allowed_signers=Path("f"))
+    return options.verification(place, fleet=fleet).mode
 
 
 REFUSED = {
@@ -153,9 +155,9 @@ REFUSED = {
     "hooks without an address": lambda: options.hooks(None, ["a=github:f"], None, None),
     "an address without hooks": lambda: options.hooks(":9443", (), None, None),
     "webhooks in the clear": lambda: options.hooks(":9443", ["a=github:f"], None, None),
-    "an unknown trust": lambda: options.trust(trusting("some"), fleet="acme"),
+    "an unknown trust": lambda: trusted("some", fleet="acme"),
     # A commit that names the fleet otherwise would have no FleetStatus, and so no history.
-    "a history of whatever fleet is there": lambda: options.trust(trusting("history"), fleet=""),
+    "a history of whatever fleet is there": lambda: trusted("history", fleet=""),
     "no address": lambda: options.address("x", "--listen"),
 }
 
@@ -169,8 +171,8 @@ def test_options_that_make_no_sense(refused):
 def test_options_that_do():
     assert options.board("", (), behind_proxy=False) is None
     assert options.hooks(None, (), None, None) is None
-    assert options.trust(trusting("tag"), fleet="").mode is VerificationMode.TAG
-    assert options.trust(trusting("history"), fleet="acme").mode is VerificationMode.HISTORY
+    assert trusted("tag", fleet="") is VerificationMode.TAG
+    assert trusted("history", fleet="acme") is VerificationMode.HISTORY
     behind = options.board(":8080", ["fleet.example.com"], behind_proxy=True)
     assert behind is not None
     assert behind.address == ("", 8080)
