@@ -36,21 +36,6 @@ async def test_a_claim_becomes_an_instance_and_goes_with_it(osb: OsbScene) -> No
     ]
 
 
-async def test_an_operation_is_waited_for(osb: OsbScene) -> None:
-    osb.broker.modes.asynchronous = frozenset({"provision", "update", "deprovision"})
-    osb.broker.modes.polls = 3
-    async with osb.program():
-        await osb.claim()
-        await osb.in_phase(INSTANCE, "Ready")
-        await osb.change(INSTANCE, plan="big")
-        await osb.in_phase(INSTANCE, "Updating")
-        live = await osb.in_phase(INSTANCE, "Ready")
-        assert get_text(live, "status", "plan") == "big"
-        await osb.delete(INSTANCE)
-        await osb.gone(INSTANCE)
-    assert osb.broker.inventory.is_empty
-
-
 async def test_what_a_plan_refuses_is_named_and_never_sent(osb: OsbScene) -> None:
     size = {"properties": {"size": {"type": "integer"}, "zone": {"type": "string"}}}
     schemas = {
