@@ -70,12 +70,6 @@ def test_no_secret_is_no_credentials():
     assert found == BrokerAddress(URL, tls=Tls(insecure=True), digest=found.digest)
 
 
-def test_texts_of_a_file():
-    found = address_of(SPEC, {"stringData": LOGIN})
-    assert found.authorization == Secret(f"Basic {PAIR}")
-    assert found.digest == address_of(SPEC, secret(**LOGIN)).digest
-
-
 def test_the_url_may_be_in_the_secret():
     assert address_of(replace(SPEC, url=""), secret(url=f"{URL}/base/")).url == f"{URL}/base"
     assert address_of(SPEC, secret(url=f"{URL}/")).url == URL
@@ -89,13 +83,6 @@ def test_another_secret_has_another_digest(change):
     held = {} if "token" in change else LOGIN
     assert (
         address_of(SPEC, secret(**held)).digest != address_of(SPEC, secret(**held | change)).digest
-    )
-
-
-def test_other_keys_do_not_count():
-    assert (
-        address_of(SPEC, secret(**LOGIN, note="x")).digest
-        == address_of(SPEC, secret(**LOGIN)).digest
     )
 
 

@@ -260,12 +260,6 @@ def test_other_credentials_are_tried_at_once(gate):
     assert gate.closed == ""
 
 
-def test_other_credentials_do_not_make_a_broker_answer(gate):
-    record(gate, *[UNKNOWN] * 5)
-    gate.use("digest-2")
-    assert gate.closed != ""
-
-
 @pytest.mark.parametrize("answer", OTHERS[1:])
 def test_what_a_gateway_could_say_does_not(gate, answer):
     record(gate, outcomes.Denied(401, "x"), answer)

@@ -72,18 +72,3 @@ async def test_it_is_fresh_for_a_minute_after_it_was_read(answer, seconds, is_fr
     known, _, clock = await kept(answer)
     clock.now += seconds
     assert known.is_fresh is is_fresh
-
-
-@pytest.mark.parametrize(
-    ("faults", "is_closed"),
-    [
-        ([BrokerFault(outcomes.Denied(401, "who are you?"))], True),
-        ([SILENCE] * 4, False),
-        ([SILENCE] * 5, True),
-        ([BrokerFault(outcomes.Unsent("refused"))] * 5, True),
-        ([*[SILENCE] * 5, GOOD], False),
-    ],
-)
-async def test_the_gate_hears_of_each_reading(faults, is_closed):
-    _, gate, _ = await kept(*faults)
-    assert bool(gate.closed) is is_closed

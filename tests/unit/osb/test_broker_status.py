@@ -74,10 +74,6 @@ def test_a_trouble_is_named_with_its_cause(state, name, reason, words):
     assert words in found.message
 
 
-def test_a_broker_that_fails_once_is_still_reachable_by_its_last_good_catalogue():
-    assert of(replace(WELL, problem="HTTP 500"), "Reachable").status == "True"
-
-
 def test_an_offering_that_was_not_chosen_is_not_missed():
     chosen = BrokerSpec("acme", offerings=(OfferingChoice("database"),))
     state = replace(WELL, spec=chosen, catalogue=Catalogue((*CATALOGUE.offerings, ANOTHER), "more"))

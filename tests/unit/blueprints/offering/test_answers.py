@@ -162,12 +162,6 @@ def test_an_operation_key_that_is_none(operation):
     assert outcome(PUTS[0], 202, {}, body) == Accepted()
 
 
-def test_the_catalogue_is_an_object_or_unknown():
-    assert outcome(messages.ReadCatalogue(), 200, {}, b'{"services": []}') == Done()
-    assert isinstance(outcome(messages.ReadCatalogue(), 200, {}, b"[]"), Unknown)
-    assert outcome(messages.ReadCatalogue(), 404, {}, HTML) == Absent(is_json=False)
-
-
 @pytest.mark.parametrize("state", ["in progress", "succeeded", "failed"])
 def test_progress(state):
     said = {"state": state, "description": "33 %", "instance_usable": False}
@@ -218,10 +212,6 @@ def test_a_binding():
 def test_credentials_that_are_none(credentials):
     body = json.dumps({"credentials": credentials, "metadata": {"expires_at": "soon"}}).encode()
     assert outcome(PUTS[1], 200, {}, body) == Done()
-
-
-def test_credentials_that_are_empty_are_there():
-    assert outcome(PUTS[1], 200, {}, b'{"credentials": {}}') == Done(credentials=Secret("{}"))
 
 
 def test_an_instance():

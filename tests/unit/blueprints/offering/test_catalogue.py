@@ -115,10 +115,6 @@ def test_a_plan_is_read_with(key, value, read):
     assert getattr(only_plan(plan(**{key: value})), key) == read
 
 
-def test_metadata_that_are_a_text_are_none():
-    assert offering_of(document(service(metadata="x"))).metadata == {}
-
-
 # What stands in place of a schema, by where it stands.
 NO_SCHEMAS = {
     "schemas": lambda value: value,
@@ -151,27 +147,6 @@ def test_a_key_that_stands_twice_is_said_with_its_place():
         "/services/0/plans/0/x/0: key 'a' stands twice: the last counts",
     }
     assert catalogue_of(json.dumps({"services": [SERVICE]}).encode()).repeated == ()
-
-
-@pytest.mark.parametrize("place", NO_SCHEMAS.values(), ids=NO_SCHEMAS)
-def test_a_schema_that_is_not_there_takes_anything(place):
-    assert only_plan(plan(schemas=place(None))).schemas.create is None
-
-
-@pytest.mark.parametrize("value", [None, "2.1", {}, {"version": 2}, {"version": "2\n"}])
-def test_maintenance_without_a_version(value):
-    assert only_plan(plan(maintenance_info=value)).maintenance is None
-
-
-def test_what_maintenance_is_about_is_one_line():
-    said = {"version": "2", "description": "a\nb" + "c" * 600}
-    maintenance = only_plan(plan(maintenance_info=said)).maintenance
-    assert maintenance is not None
-    assert maintenance.description == "a b" + "c" * 506 + "..."
-
-
-def test_an_empty_catalogue_is_one():
-    assert catalogue_of(document()).offerings == ()
 
 
 def test_equal_content_has_an_equal_digest():
@@ -248,11 +223,6 @@ def test_a_catalogue_cannot_be_used_with(text, problem):
     (found,) = fault.value.problems
     assert problem in found
     assert len(str(fault.value)) < 500
-
-
-def test_two_plans_of_one_name_in_two_services_are_no_fault():
-    read = catalogue_of(document(SERVICE, service(id="s2", name="kv", plans=[plan(id="p2")])))
-    assert [one.plans[0].name for one in read.offerings] == ["small", "small"]
 
 
 def test_all_faults_are_named_but_not_without_end():

@@ -94,17 +94,6 @@ def test_no_more_texts_are_compared_than_a_server_takes():
     assert len([one for one in found.values() if "x-kubernetes-validations" in one]) == 100
 
 
-def test_a_property_of_the_update_alone_is_added():
-    update = {"type": "object", "properties": {"y": {"type": "boolean"}}}
-    spec = spec_of(made(service(plan("small", x(type="string"), update))))
-    assert get_map(spec, "properties", "parameters", "properties").keys() == {"x", "y"}
-
-
-def test_what_differs_for_creating_and_updating_may_be_anything():
-    form = parameters(plan("small", x(type="integer", maximum=5), x(type="integer")))
-    assert form["properties"] == {"x": forms.ANYTHING}
-
-
 def test_parameters_are_required_where_one_of_them_is_in_all_plans():
     schema = {**x(type="string"), "required": ["x"]}
     assert get_list(spec_of(made(service(*both(schema, schema)))), "required") == [

@@ -7,22 +7,13 @@ import pytest
 from reconciler.api.osb import OfferingChoice
 from reconciler.blueprints.offering.catalogue import CatalogueFault
 from reconciler.blueprints.offering.files import Narrowing
-from reconciler.core.manifest import canonical, get, get_text, get_text_map, get_texts, indented
+from reconciler.core.manifest import canonical, get, get_text, get_texts, indented
 from tests.support.offerings import crd, made, plan, service, spec_of
 from tests.support.random_catalogues import Catalogues
 
 
 def enum_of(output, plural="dbinstances"):
     return get_texts(spec_of(output, plural), "properties", "plan", "enum")
-
-
-def test_the_same_catalogue_gives_the_same_files_in_whatever_order_it_comes():
-    small, big = plan("small"), plan("big")
-    first = made(service(small, big), service(small | {"id": "x"}, name="mq"))
-    assert made(service(small | {"id": "x"}, name="mq"), service(big, small)) == first
-    assert made(
-        service(small, big), service(small | {"id": "x"}, name="mq"), before=first
-    ).files == (first.files)
 
 
 def shuffled(value, random):
@@ -88,13 +79,6 @@ def test_an_offering_that_is_renamed_keeps_its_kinds():
     before = made(service(plan("small")))
     after = made(service(plan("small"), name="database", id="service-db"), before=before)
     assert get_text(crd(after), "spec", "names", "kind") == "DbInstance"
-
-
-def test_a_plan_that_is_renamed_has_both_names():
-    before = made(service(plan("small")))
-    after = made(service(plan("tiny", id="plan-small")), before=before)
-    noted = get_text_map(crd(after), "metadata", "annotations")["klutchctl.dev/osb-plans"]
-    assert noted == '{"small":"plan-small","tiny":"plan-small"}'
 
 
 NARROWS = {

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -193,15 +192,6 @@ def test_newer_fields_are_not_sent(call, version, absent, there):
     assert there in older
 
 
-def test_previous_maintenance_is_not_sent_before_2_15():
-    assert "maintenance_info" not in body_of(UPDATE, "2.14")["previous_values"]
-
-
-def test_without_rotation_the_new_binding_is_as_the_first():
-    first = replace(ROTATE, predecessor="")
-    assert body_of(ROTATE, "2.16") == body_of(first, "2.16") == body_of(first)
-
-
 @pytest.mark.parametrize(
     "call",
     [messages.FetchInstance("i1", "s1", "p1"), messages.FetchBinding("i1", "b1", "s1", "p1")],
@@ -242,25 +232,3 @@ def test_neither_operation_nor_parameters_are_shown():
         repr(messages.http_request(call, api_version="2.17")) for call in (OPERATION, PROVISION)
     ]
     assert not any("task" in text or "size" in text for text in shown)
-
-
-CALLS = {
-    True: (
-        PROVISION,
-        UPDATE,
-        messages.Deprovision("i", "s", "p"),
-        BIND,
-        messages.Unbind("i", "b", "s", "p"),
-    ),
-    False: (
-        messages.ReadCatalogue(),
-        OPERATION,
-        messages.FetchInstance("i", "s", "p"),
-        messages.FetchBinding("i", "b", "s", "p"),
-    ),
-}
-
-
-@pytest.mark.parametrize("mutating", [True, False])
-def test_which_calls_change_something(mutating):
-    assert all(messages.is_mutating(call) is mutating for call in CALLS[mutating])

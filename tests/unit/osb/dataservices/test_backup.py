@@ -106,12 +106,6 @@ def test_after_a_crash_the_newer_one_that_no_object_names_is_ours(kind):
     assert at_provider(named)["id" if kind is BACKUP else "restoreId"] == 7
 
 
-def test_a_restore_of_another_backup_is_not_ours():
-    marked = live(RESTORE, annotations={keys.OSB_AFTER: "5"})
-    create: Any = answered(seen(marked), step(marked), jobs(6, backup=99))
-    assert create == "create"
-
-
 UNREAD = [Unsent("no way"), Unknown("HTTP 500", 500), Reply(200, {"id": 1}), Reply(404, {})]
 
 
@@ -248,12 +242,6 @@ def test_a_restore_is_only_forgotten_and_not_while_it_runs():
     assert finalizers_of(waiting)
     ended, _ = follow(running, ask, Reply(200, {"id": 7, "status": "done"}))
     assert finalizers_of(ended) == []
-
-
-@both
-def test_what_has_no_number_is_forgotten(kind):
-    leaving = live(kind, annotations={keys.OSB_AFTER: "5"}, **DELETED)
-    assert finalizers_of(after(leaving, step(leaving))) == []
 
 
 def test_denied_credentials_wait():

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bind.osb.dataservices import managed as kinds
-from bind.osb.dataservices.provider_config import Seen, answered, next_step, result
+from bind.osb.dataservices.provider_config import Seen, answered, next_step
 from reconciler.blueprints.offering.messages import HttpRequest
 from reconciler.core import keys
 from reconciler.core.manifest import finalizers_of
@@ -86,11 +86,6 @@ def test_an_answer(_, spec, ask, status, wanted):
     assert then.again == (timedelta(minutes=3) if wanted[0] else timedelta(seconds=30))
 
 
-def test_a_path_of_its_own_is_asked():
-    asked = step(live("spec: {url: x, healthCheckEndpoint: /osb_ext/v1/healthy}"))
-    assert asked.path == "/osb_ext/v1/healthy"
-
-
 def test_events_are_of_changes_only():
     for before, status, reasons in (
         (live(), 200, ["CheckSuccess"]),
@@ -100,8 +95,3 @@ def test_events_are_of_changes_only():
     ):
         then: Any = answered(Seen("cp", before, NOW), HEAD, status, "")
         assert [note.reason for note in then.notes] == reasons
-
-
-def test_what_cannot_be_asked_is_not_well():
-    health = after(live(), result(Seen("cp", live(), NOW), "no Secret"))["status"]["health"]
-    assert (health["lastStatus"], health["lastMessage"]) == (False, "no Secret")
