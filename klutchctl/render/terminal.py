@@ -22,6 +22,7 @@ NAMES_SHOWN: Final = 3
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _COMMAND: Final = re.compile(r"##(?=\w*\[)")
 _STYLE: Final = re.compile(r"(\x1b\[(?:[01]|3[1-6])m)")  # of ours
+_MAY_ACT: Final = re.compile(rf"{_STYLE.pattern}|[^\n\t -~]")
 _WORDS: Final = re.compile(r"( *)([^ ]+)")  # other spaces are part of a value
 _STEP: Final = 4
 _USUAL: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "taskName"}
@@ -56,13 +57,12 @@ def visible_lines(text: str) -> str:
 
 def harmless(text: str) -> str:
     """Return a text for a stream: lines, tabs and our styles stay; the rest as JSON escapes it."""
-    parts = enumerate(_STYLE.split(_COMMAND.sub(r"#\\u0023", text)))
-    return "".join(part if n % 2 else "".join(map(_harmless, part)) for n, part in parts)
+    return _MAY_ACT.sub(_harmless, _COMMAND.sub(r"#\\u0023", text))
 
 
-def _harmless(one: str) -> str:
-    stays = one in "\n\t" or unicodedata.category(one) not in _UNSAFE
-    return one if stays else json.dumps(one)[1:-1]
+def _harmless(found: re.Match[str]) -> str:
+    acts = found[0] != found[1] and unicodedata.category(found[0]) in _UNSAFE
+    return json.dumps(found[0])[1:-1] if acts else found[0]
 
 
 def line(text: str) -> str:
