@@ -6,6 +6,7 @@ The documents are versioned: a new minor version adds fields, a major breaks.
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Final, TypeAlias
 
 from klutchctl.binding.checkup import Examined
@@ -102,12 +103,7 @@ def _cluster_json(examination: Examination, *, path: str, task: Task) -> dict[st
 
 
 def _finding_json(finding: Finding) -> dict[str, JSON]:
-    return {
-        "check": finding.check,
-        "level": finding.level,
-        "message": finding.message,
-        "remedy": finding.remedy,
-    }
+    return {name: value for name, value in asdict(finding).items() if name != "mend"}
 
 
 def summary(examinations: Sequence[Examination]) -> str:

@@ -6,12 +6,13 @@ SARIF is version 2.1.0 (OASIS, 2020-03-27); the GitHub form is that of its workf
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 from urllib.parse import quote
 
 from klutchctl.render import terminal
 from klutchctl.render.terminal import Style, line, plural, styled, visible
+from reconciler.core.documents import first_of
 from reconciler.core.errors import Origin, Problem, Severity, alike
 from reconciler.core.manifest import JSON
 from reconciler.fleet import wording
@@ -74,8 +75,8 @@ def text(findings: Findings, *, color: bool = False) -> str:
 
 
 def _listed(findings: Findings, places: Sequence[Origin]) -> str:
-    named = ", ".join(visible(findings.place(one)) for one in places[:_PLACES])
-    more = f" and {len(places) - _PLACES} more; -o json has all" if len(places) > _PLACES else ""
+    named = first_of((visible(findings.place(one)) for one in places), _PLACES)
+    more = "; -o json has all" if len(places) > _PLACES else ""
     return f"{len(places)} more places: {named}{more}"
 
 
@@ -103,9 +104,7 @@ def as_json(findings: Findings) -> str:
 def document(problem: Problem) -> dict[str, JSON]:
     """Return a problem as JSON, with its path in the repository."""
     return {
-        "path": problem.origin.path,
-        "line": problem.origin.line,
-        "column": problem.origin.column,
+        **asdict(problem.origin),
         "severity": problem.severity.value,
         "code": problem.code,
         "message": problem.message,

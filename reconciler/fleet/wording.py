@@ -59,10 +59,9 @@ def as_plural(text: str) -> str:
 def few(names: Iterable[str]) -> str:
     """Return the names in a sentence: the first three in order, and how many there are more."""
     ordered = sorted(set(names))
-    shown, more = ordered[:_SHOWN], len(ordered) - _SHOWN
-    if more > 0:
-        return f"{', '.join(shown)} and {more} more"
-    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
+    if len(ordered) > _SHOWN:
+        return first_of(ordered, _SHOWN)
+    return " and ".join(filter(None, [", ".join(ordered[:-1]), *ordered[-1:]]))
 
 
 def labels(pairs: Iterable[tuple[str, str]], first: Collection[str] = ()) -> str:

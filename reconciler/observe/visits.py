@@ -15,7 +15,14 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from reconciler.core.documents import first_of
-from reconciler.core.errors import ClusterError, ConfigError, Forbidden, Unauthorized, Unreachable
+from reconciler.core.errors import (
+    ClusterError,
+    ConfigError,
+    Forbidden,
+    Unauthorized,
+    Unreachable,
+    origin,
+)
 from reconciler.core.live import Address, Unavailable, control_plane_ref_name
 from reconciler.fleet.values import Access, Fleet
 from reconciler.kube.limits import one_look
@@ -275,12 +282,8 @@ def failed(errors: Sequence[ClusterError], access: Access, address: Address | No
 
 def defect(error: Exception) -> Unavailable:
     """Return the verdict on a cluster whose reader broke. The text of `error` may hold anything."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = "?" if trace is None else f"{trace.tb_frame.f_globals['__name__']}:{trace.tb_lineno}"
     return Unavailable(
-        f"unexpected {type(error).__name__} at {place}: this is a defect of klutchctl",
+        f"unexpected {type(error).__name__} at {origin(error)}: this is a defect of klutchctl",
         "Report it with this line; the other clusters are not affected",
     )
 

@@ -15,6 +15,7 @@ from typing import Final
 import pygit2
 from pygit2.enums import FileMode
 
+from reconciler.core.documents import first_of
 from reconciler.core.errors import ConfigError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet import base_model
@@ -151,9 +152,8 @@ def work_tree(
     committed = {path for path, found in walked if found is EntryType.FILE}
     missing = sorted(committed - gathered.files.keys() - gathered.unread.keys())
     if whole and missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ConfigError(
-            f"the work tree lacks {missing[0]}{more}, which is committed",
+            f"the work tree lacks {first_of(missing, 1)}, which is committed",
             where=str(top),
             hint="Restore it, or commit that it was taken away",
         )
