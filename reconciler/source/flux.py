@@ -4,7 +4,6 @@ Flux fetches, verifies and receives webhooks, and serves what it found within th
 """
 
 import asyncio
-import contextlib
 import re
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,7 +16,7 @@ from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.source import artifact
 from reconciler.source.artifact import Gone, Pinned
-from reconciler.source.following import Looked, SourceState
+from reconciler.source.following import Looked, Polled, SourceState
 from reconciler.source.signature import Signature, Unverified, VerificationMode
 
 _PLURALS: Final = {
@@ -104,7 +103,7 @@ def _id(*revisions: str) -> str:
     return next((one[1] for one in found if one is not None), revisions[-1])
 
 
-class FluxSource:
+class FluxSource(Polled):
     """The artifact of a source of Flux, whose status is read every `every` seconds.
 
     `folder` is where in it: "", or with "/" at the end. `verified`: Flux has to have verified it.
@@ -115,8 +114,8 @@ class FluxSource:
     ) -> None:
         self._cluster, self._name = cluster, name
         self._ref = Ref(cluster.name, name.kind, name.namespace, name.name)
-        self._folder, self._every, self._verified = folder, every, verified
-        self._asked = asyncio.Event()
+        super().__init__(every)
+        self._folder, self._verified = folder, verified
         self._given = self.looked = Looked()
 
     async def look(self, known: str) -> SourceState | None:
@@ -132,16 +131,6 @@ class FluxSource:
             offered = await self._offered()
             content = await artifact.fetched(offered.pinned)
         return await asyncio.to_thread(self._read, offered, content)
-
-    async def changed(self) -> None:
-        """Return when it is time for another look."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._every):
-                await self._asked.wait()
-
-    def look_soon(self) -> None:
-        """Let `changed` return at once."""
-        self._asked.set()
 
     async def _offered(self) -> FluxArtifact:
         return artifact_of(await self._cluster.get(self._ref), self._name, verified=self._verified)

@@ -78,7 +78,24 @@ class Server(Source, Protocol):
         """Let `changed` return soon."""
 
 
-class Folder:
+class Polled:
+    """The pause between two looks, which ends when one is asked for."""
+
+    def __init__(self, every: float) -> None:
+        self._every, self._asked = every, asyncio.Event()
+
+    async def changed(self) -> None:
+        """Return when it is time for another look: after `every` seconds at the latest."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._every):
+                await self._asked.wait()
+
+    def look_soon(self) -> None:
+        """Let `changed` return at once."""
+        self._asked.set()
+
+
+class Folder(Polled):
     """A fleet in a folder, or that whose first file is `path`. Use as a context manager.
 
     The kernel reports what is new where it can (inotify and its like); else it is found out
@@ -87,8 +104,8 @@ class Folder:
     """
 
     def __init__(self, path: Path, *, check_owner: bool, every: float) -> None:
-        self._path, self._check_owner, self._every = path, check_owner, every
-        self._news = asyncio.Event()
+        super().__init__(every)
+        self._path, self._check_owner = path, check_owner
         self._listening: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -102,7 +119,7 @@ class Folder:
 
     async def look(self, known: str) -> SourceState | None:
         """Return the files once they have been the same for a while."""
-        self._news.clear()
+        self._asked.clear()
         found = await self._read()
         if found.mark == known:
             return None
@@ -110,12 +127,6 @@ class Folder:
             async with asyncio.timeout(_SETTLE_TIMEOUT):
                 return await self._settled(found)
         raise ConfigError("the files keep changing", where=str(self._path))
-
-    async def changed(self) -> None:
-        """Return at the first news, and after `every` seconds at the latest."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._every):
-                await self._news.wait()
 
     async def _settled(self, found: SourceState) -> SourceState:
         while True:
@@ -150,7 +161,7 @@ class Folder:
             yield_on_timeout=True,
         ):
             if changes:
-                self._news.set()
+                self.look_soon()
             if os.stat(top).st_ino != inode:
                 return
 
@@ -166,22 +177,18 @@ def mark_of(snapshot: Snapshot) -> str:
     )
 
 
-class GitRef:
+class GitRef(Polled):
     """The commit that a ref of a repository on disk points to, looked at every `every` seconds.
 
     `path` is a folder or first file in it, as in `git.read_at`.
     """
 
     def __init__(self, path: Path, ref: str, *, check_owner: bool, every: float) -> None:
-        self._path, self._ref = path, ref
-        self._check_owner, self._every = check_owner, every
+        super().__init__(every)
+        self._path, self._ref, self._check_owner = path, ref, check_owner
 
     async def look(self, known: str) -> SourceState | None:
         return await asyncio.to_thread(self._look, known)
-
-    async def changed(self) -> None:
-        """Return when it is time for another look."""
-        await asyncio.sleep(self._every)
 
     def _look(self, known: str) -> SourceState | None:
         from reconciler.source import git  # takes 80 ms

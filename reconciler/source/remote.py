@@ -26,7 +26,7 @@ from pygit2.enums import ConfigLevel, CredentialType
 from reconciler.core.errors import ConfigError, KlutchError, Unfetched
 from reconciler.core.secret import Secret, scrub
 from reconciler.source import following, git, opening
-from reconciler.source.following import GitUrl, Looked, SourceState
+from reconciler.source.following import GitUrl, Looked, Polled, SourceState
 from reconciler.source.signature import Signature, Unverified, VerificationMode, is_id
 from reconciler.source.verification import MOST_COMMITS, Incomplete, Verification
 
@@ -62,7 +62,7 @@ class _Absent(ConfigError):
     """The commit is in nothing that the server has given."""
 
 
-class Remote:
+class Remote(Polled):
     """The commit that a ref of a repository on a server points to, or that it is, polled.
 
     `folder` is where in the repository: "", or with "/" at the end. `cache` is a folder of ours,
@@ -88,11 +88,11 @@ class Remote:
         # Who follows another ref of it has a repository apart: else one moves what the other reads.
         place = f"{self._url}\n{ref}".encode()
         self._store = cache / hashlib.sha256(place).hexdigest()[:16]
-        self._every, self._failures = every, 0
+        super().__init__(every)
+        self._failures, self._looked_at = 0, -_SHORTEST
         verified = verification is not None and verification.mode is not VerificationMode.OFF
         self._verification = verification if verified else None
         self._accepted_before, self._accepted = accepted, ""
-        self._asked, self._looked_at = asyncio.Event(), -_SHORTEST
         self.looked = Looked()
 
     async def look(self, known: str) -> SourceState | None:
@@ -117,17 +117,13 @@ class Remote:
         return found
 
     async def changed(self) -> None:
-        """Return when it is time for another look."""
+        """Return when it is time for another look: later after failures, sooner where asked for."""
         longest = max(_LONGEST, self._every)
         pause = min(self._every * 2.0 ** min(self._failures, 32), longest)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._asked.wait()
                 await asyncio.sleep(self._looked_at + _SHORTEST - time.monotonic())
-
-    def look_soon(self) -> None:
-        """Let `changed` return at once, or two seconds after the look before, from now on."""
-        self._asked.set()
 
     def _look(self, known: str) -> SourceState | None:
         store = self._prepared()
