@@ -12,7 +12,7 @@ import ssl
 import zlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from multidict import CIMultiDictProxy
 from yarl import URL
@@ -24,11 +24,13 @@ from reconciler.kube.credentials import Auth, CredentialSource
 from reconciler.kube.http.dial import Route
 from reconciler.kube.http.errors import Excess, NoAnswer
 from reconciler.kube.http.http1 import Pool
-from reconciler.kube.http.http2 import PROTOCOLS, Multiplexer
 from reconciler.kube.http.stream import CLOSED, Stream
 from reconciler.kube.limits import Limits, current_look
 from reconciler.kube.requests import Request
 from reconciler.tls import client_context, show_certificate
+
+if TYPE_CHECKING:
+    from reconciler.kube.http.http2 import Multiplexer
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +56,7 @@ class _Connections:
 
     certificate: ClientCertificate | None
     calls: Pool
-    streams: Multiplexer | None = None
+    streams: "Multiplexer | None" = None
 
     async def close(self) -> None:
         try:
@@ -150,10 +152,12 @@ class Transport:
 
     async def _begin(self, request: Request, auth: Auth, silence: float | None) -> Stream:
         """Begin a stream over HTTP/2, or as a call where that is not spoken."""
+        from reconciler.kube.http import http2  # it takes long to import, and a plan has no watch
+
         connections, route = self._connections(auth.certificate)
         if route.url.scheme == "https" and route.proxy is None:
-            connections.streams = connections.streams or Multiplexer(
-                route, ssl_context(self._connection, auth.certificate, protocols=PROTOCOLS)
+            connections.streams = connections.streams or http2.Multiplexer(
+                route, ssl_context(self._connection, auth.certificate, protocols=http2.PROTOCOLS)
             )
             target = {
                 ":method": request.method,

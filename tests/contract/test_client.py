@@ -13,7 +13,7 @@ from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core.errors import Forbidden, Missing, NotServed, Rejected, Unreachable
 from reconciler.core.manifest import get, get_text
 from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind, Ref
-from reconciler.kube import client, transport
+from reconciler.kube import client
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.http import http2
 from reconciler.kube.http.stream import Stream
@@ -286,7 +286,7 @@ BEGINNINGS = [
 async def test_a_connection_may_be_closed_while_an_answer_begins(
     control_plane, namespace, monkeypatch, spoken, kind, method
 ):
-    monkeypatch.setattr(transport, "PROTOCOLS", (spoken,))
+    monkeypatch.setattr(http2, "PROTOCOLS", (spoken,))
     start, cluster = getattr(kind, method), KubeCluster(control_plane.connection)
 
     async def start_and_close(*arguments: Any, **more: Any) -> Any:
