@@ -190,7 +190,6 @@ class BrokerClient:
             most=answers.MOST_OCTETS,
             forbids=None if allow_loopback else lambda address: address.is_loopback,
             plain_http=allow_plain_http,
-            once=True,
         )
 
     async def __aenter__(self) -> Self:

@@ -19,13 +19,13 @@ from reconciler.core import errors
 from reconciler.core.documents import weight
 from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
 from reconciler.core.refs import LEASE, Kind, Ref
+from reconciler.http.errors import Excess, NoAnswer, Untrusted
 from reconciler.kube import answers, limits, requests
 from reconciler.kube.answer_stream import Outline, events_of, outline_of, stub_at, value_of
 from reconciler.kube.answers import failure, garbled, parse_status
 from reconciler.kube.cluster import EVERYTHING, Cluster, Connectivity, Listing, WatchEvent
 from reconciler.kube.connection import Connection
 from reconciler.kube.credentials import Auth, credential_source
-from reconciler.kube.http.errors import Excess, NoAnswer
 from reconciler.kube.limits import Limits, current_look
 from reconciler.kube.requests import ListQuery, Request
 from reconciler.kube.transport import Answer, Transport
@@ -37,6 +37,7 @@ _BEGUN: Final = 1.0  # seconds, after which a slow list holds up no other
 _TRIES: Final = 3
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
+_ADVICE: Final = ": check certificate-authority, tls-server-name and the clock of this machine"
 
 
 class KubeCluster(Cluster):
@@ -334,13 +335,15 @@ def _error(request: Request, outcome: Answer | NoAnswer) -> errors.ClusterError:
             answer=parse_status(outcome.body),
             retry_after=retry_after_of(outcome),
         )
-    kind = errors.Unreachable
+    kind, message = errors.Unreachable, outcome.message
+    if isinstance(outcome, Untrusted):
+        message += _ADVICE
     if isinstance(outcome, Excess):
         kind = errors.Oversized
         if (look := current_look()) is not None:
             look.over = outcome.message
     return kind(
-        outcome.message,
+        message,
         ref=request.ref,
         verb=request.verb,
         outcome_unknown=outcome.sent and not request.repeatable,

@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Final
 
+from reconciler.http.errors import Excess
 from reconciler.kube.budgets import MEMORY
-from reconciler.kube.http.errors import Excess
 
 _MIB: Final = 2**20
 

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import logging
 import math
-import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator
@@ -18,25 +17,25 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from reconciler.core.errors import ConfigError
+from reconciler.http.dial import Route
+from reconciler.http.errors import LATE, Excess, NoAnswer
+from reconciler.http.http1 import Pool, request_of
+from reconciler.http.stream import CLOSED, Stream
 from reconciler.kube.answer_stream import ENCODING, Body
 from reconciler.kube.connection import ClientCertificate, Connection
 from reconciler.kube.credentials import Auth, CredentialSource
-from reconciler.kube.http.dial import Route
-from reconciler.kube.http.errors import Excess, NoAnswer
-from reconciler.kube.http.http1 import Pool
-from reconciler.kube.http.stream import CLOSED, Stream
 from reconciler.kube.limits import Limits, current_look
 from reconciler.kube.requests import Request
 from reconciler.tls import client_context, show_certificate
 
 if TYPE_CHECKING:
-    from reconciler.kube.http.http2 import Multiplexer
+    from reconciler.http.http2 import Multiplexer
 
 log = logging.getLogger(__name__)
 
 _LARGEST_REFUSAL: Final = 2**20  # octets of an answer that says what was wrong
-_TARGET: Final = re.compile(r"[!-~]+")
-_VALUE: Final = re.compile(r"[ -~]*")
+# kube-apiserver closes idle connections later.
+_IDLE_SECONDS: Final = 30.0
 
 
 class Answer(NamedTuple):
@@ -79,7 +78,15 @@ class Transport:
         self._current: _Connections | None = None
         self._closed = False
         self._retired: list[_Connections] = []
-        self._route: Route | None = None
+        url, proxy = URL(connection.server), connection.proxy
+        self._prefix = url.raw_path.rstrip("/")
+        self._route = Route(
+            url,
+            (connection.tls_server_name or url.raw_host or "").rstrip("."),
+            None if proxy is None else URL(proxy.reveal()),
+            self._address_fault,
+            limits.connect_timeout,
+        )
 
     async def close(self) -> None:
         """Close all connections; calls in flight fail with NoAnswer."""
@@ -126,7 +133,7 @@ class Transport:
             except TimeoutError:
                 stream = None
             if stream is None:
-                raise NoAnswer("no answer in time", sent=True)
+                raise NoAnswer(LATE, sent=True)
             if "Content-Encoding" in stream.headers and refusal is None:
                 raise Excess("a stream is compressed, which was not asked for")
             yield refusal, stream.chunks()
@@ -152,7 +159,7 @@ class Transport:
 
     async def _begin(self, request: Request, auth: Auth, silence: float | None) -> Stream:
         """Begin a stream over HTTP/2, or as a call where that is not spoken."""
-        from reconciler.kube.http import http2  # it takes long to import, and a plan has no watch
+        from reconciler.http import http2  # it takes long to import, and a plan has no watch
 
         connections, route = self._connections(auth.certificate)
         if route.url.scheme == "https" and route.proxy is None:
@@ -162,7 +169,7 @@ class Transport:
             target = {
                 ":method": request.method,
                 ":scheme": "https",
-                ":path": self._target(request, route),
+                ":path": f"{self._prefix}{request.target}",
                 ":authority": route.url.host_port_subcomponent or "",
             }
             fields = target | self._fields(request, auth)
@@ -175,27 +182,14 @@ class Transport:
         self, request: Request, auth: Auth, silence: float | None, deadline: float
     ) -> Stream:
         connections, route = self._connections(auth.certificate)
-        fields, target = self._fields(request, auth), self._target(request, route)
-        fields["Host"] = route.url.host_port_subcomponent or ""
-        if route.proxy is not None and route.url.scheme == "http":
-            target = f"{route.url.origin()}{target}"
-            if credential := route.proxy_credential():
-                fields["Proxy-Authorization"] = credential
-        body = request.body or b""
-        if request.body is not None or request.method not in ("GET", "DELETE"):
-            fields["Content-Length"] = str(len(body))
-        lines = [f"{request.method} {target} HTTP/1.1"]
-        lines += [f"{name}: {value}" for name, value in fields.items()]
-        head = "\r\n".join((*lines, "", ""))
-        return await connections.calls.open(
-            head.encode("ascii") + body, silence=silence, deadline=deadline
-        )
+        target, fields = f"{self._prefix}{request.target}", self._fields(request, auth)
+        octets = request_of(route, request.method, target, fields, request.body)
+        return await connections.calls.open(octets, silence=silence, deadline=deadline)
 
-    def _target(self, request: Request, route: Route) -> str:
-        target = f"{route.url.raw_path.rstrip('/')}{request.target}"
-        if not _TARGET.fullmatch(target):
-            raise NoAnswer("the server's URL is not valid", sent=False, permanent=True)
-        return target
+    def _address_fault(self, address: str) -> str:
+        networks = self._connection.networks
+        fault = "" if networks is None else networks.fault(address)
+        return f"refused, as {fault}" if fault else ""
 
     def _fields(self, request: Request, auth: Auth) -> dict[str, str]:
         is_watch = request.verb == "watch"
@@ -208,33 +202,21 @@ class Transport:
             fields["Content-Type"] = request.content_type
         if auth.authorization is not None:
             fields["Authorization"] = auth.authorization.reveal()
-        if not all(map(_VALUE.fullmatch, fields.values())):
-            raise NoAnswer("a header is not ASCII text", sent=False, permanent=True)
         return fields
 
     def _connections(self, certificate: ClientCertificate | None) -> tuple[_Connections, Route]:
         """Return the connections to use; new ones where the client certificate changed."""
         if self._closed:
             raise NoAnswer(CLOSED, sent=False, permanent=True)
-        route = self._route = self._route or self._new_route()
+        route = self._route
         if self._current is None or self._current.certificate != certificate:
             secured = "https" in (route.url.scheme, route.proxy and route.proxy.scheme)
             tls = ssl_context(self._connection, certificate) if secured else None
             if self._current is not None:
                 self._current.calls.retire()
                 self._retired.append(self._current)
-            self._current = _Connections(certificate, Pool(route, tls))
+            self._current = _Connections(certificate, Pool(route, tls, idle=_IDLE_SECONDS))
         return self._current, route
-
-    def _new_route(self) -> Route:
-        url, proxy = URL(self._connection.server, encoded=True), self._connection.proxy
-        return Route(
-            url,
-            (self._connection.tls_server_name or url.raw_host or "").rstrip("."),
-            None if proxy is None else URL(proxy.reveal()),
-            self._connection.networks,
-            self._limits.connect_timeout,
-        )
 
 
 @functools.lru_cache(maxsize=1024)  # once for each object: it comes with every call

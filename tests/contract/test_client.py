@@ -13,10 +13,10 @@ from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core.errors import Forbidden, Missing, NotServed, Rejected, Unreachable
 from reconciler.core.manifest import get, get_text
 from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind, Ref
+from reconciler.http import http2
+from reconciler.http.stream import Stream
 from reconciler.kube import client
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.http import http2
-from reconciler.kube.http.stream import Stream
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
 from tests.support.accounts import robot_connection

@@ -13,9 +13,9 @@ from reconciler.core import errors
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.core.secret import Secret
+from reconciler.kube import transport
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection, Token
-from reconciler.kube.http import http1
 from reconciler.kube.limits import Limits
 from tests.support.eventually import eventually
 from tests.support.listener import Proxy
@@ -156,7 +156,7 @@ async def test_octets_that_nobody_asked_for_answer_nothing(more, at_once):
 
 
 async def test_a_connection_is_kept_for_some_time(monkeypatch):
-    monkeypatch.setattr(http1, "_IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(transport, "_IDLE_SECONDS", 0.2)
     async with (
         Scripted(OK + LENGTH + WHOLE) as server,
         KubeCluster(server.connection, limits=QUICK) as cluster,

@@ -47,8 +47,8 @@ REFUSED = {
     "a cut connection": (lies.cut, "cut before the answer"),
     "a cut answer": (lies.cut_within, "cut short"),
     "gzip unasked": (lies.compressed(b"{}"), "compressed"),
-    "a long header": (with_headers(("X", "x" * 9000)), "head is too long"),
-    "many headers": (with_headers(*((f"X-{n}", "x") for n in range(100))), "head is too long"),
+    "a long header": (with_headers(("X", "x" * 70_000)), "head is too long"),
+    "many headers": (with_headers(*((f"X-{n}", "x") for n in range(10_000))), "head is too long"),
 }
 
 

@@ -12,10 +12,10 @@ from reconciler.core import errors
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.core.secret import Secret
+from reconciler.http import http2
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import EVERYTHING
 from reconciler.kube.connection import TokenFile
-from reconciler.kube.http import http2
 from reconciler.kube.limits import Limits
 from reconciler.kube.networks import of_flags
 from reconciler.kube.requests import ListQuery

@@ -13,10 +13,10 @@ import orjson
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from reconciler.http.errors import NoAnswer
 from reconciler.kube import client
 from reconciler.kube.connection import Connection
 from reconciler.kube.credentials import Auth, CredentialSource
-from reconciler.kube.http.errors import NoAnswer
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import Request
 from reconciler.kube.transport import Answer

@@ -9,6 +9,9 @@ from typing import Final
 
 from reconciler.tls import system_text
 
+LATE: Final = "no answer in time"
+UNREACHED: Final = "no connection in time"
+
 
 class NoAnswer(Exception):
     """No complete answer came. `sent`: the request may have reached the server.
@@ -23,6 +26,10 @@ class NoAnswer(Exception):
         self.message, self.sent, self.permanent = message, sent, permanent
 
 
+class Untrusted(NoAnswer):
+    """The server's certificate is not trusted."""
+
+
 class Excess(NoAnswer):
     """The answer is more than is read: to ask for the same again is no use."""
 
@@ -32,23 +39,20 @@ class Excess(NoAnswer):
 
 # The first that fits is taken: subclasses stand before their bases.
 _SENTENCES: Final[tuple[tuple[type[Exception], str, bool], ...]] = (
-    (
-        ssl.SSLCertVerificationError,
-        "the server's certificate is not trusted ({reason}): check certificate-authority, "
-        "tls-server-name and the clock of this machine",
-        True,
-    ),
     (ssl.SSLError, "no TLS connection: {reason}", True),
     (socket.gaierror, "the host name cannot be resolved", False),
-    (TimeoutError, "no connection in time", True),
+    (TimeoutError, UNREACHED, True),
 )
 
 
 def explain(error: Exception, *, proxied: bool) -> NoAnswer:
     """Explain why there is no connection. Nothing was sent."""
+    reason = system_text(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        message = f"the server's certificate is not trusted ({reason})"
+        return Untrusted(message, sent=False, permanent=True)
     for kind, sentence, permanent in _SENTENCES:
         if isinstance(error, kind):
-            message = sentence.format(reason=system_text(error))
-            return NoAnswer(message, sent=False, permanent=permanent)
+            return NoAnswer(sentence.format(reason=reason), sent=False, permanent=permanent)
     end = " to the proxy" if proxied else ""
-    return NoAnswer(f"no connection{end}: {system_text(error)}", sent=False)
+    return NoAnswer(f"no connection{end}: {reason}", sent=False)

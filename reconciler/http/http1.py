@@ -4,27 +4,52 @@ Knows framing and idle connections; does not know what a request means.
 """
 
 import asyncio
+import re
 import ssl
 from collections import deque
+from collections.abc import Mapping
 from typing import Final, cast
 
 import httptools
 
-from reconciler.kube.http.dial import Route
-from reconciler.kube.http.errors import NoAnswer
-from reconciler.kube.http.stream import CLOSED, NO_HTTP, WINDOW, Stream
+from reconciler.http.dial import Route
+from reconciler.http.errors import UNREACHED, NoAnswer
+from reconciler.http.stream import CLOSED, NO_HTTP, WINDOW, Stream
 
-# kube-apiserver closes idle connections later; ours must be the first to give up, or a write
-# could meet a closing connection and its outcome would be unknown.
-_IDLE_SECONDS: Final = 30.0
 _FRAMING: Final = 2**16  # octets of an answer that are no body: headers, sizes of chunks
 
 
-class Pool:
-    """The connections to one API server with one client certificate."""
+_TARGET: Final = re.compile(r"[!-~]+")
+_VALUE: Final = re.compile(r"[\t -~]*")
 
-    def __init__(self, route: Route, tls: ssl.SSLContext | None) -> None:
-        self._route, self._tls = route, tls
+
+def request_of(
+    route: Route, method: str, target: str, fields: Mapping[str, str], body: bytes | None
+) -> bytes:
+    """Return the octets of a request. Raises NoAnswer for texts that would change its meaning."""
+    fields = {"Host": route.url.host_port_subcomponent or "", **fields}
+    if route.proxy is not None and route.url.scheme == "http":
+        target = f"{route.url.origin()}{target}"
+        if credential := route.proxy_credential():
+            fields["Proxy-Authorization"] = credential
+    if body is not None or method not in ("GET", "DELETE"):
+        fields["Content-Length"] = str(len(body or b""))
+    if not _TARGET.fullmatch(target) or not all(map(_VALUE.fullmatch, fields.values())):
+        raise NoAnswer("the request cannot be sent as it is", sent=False, permanent=True)
+    lines = [f"{name}: {value}\r\n" for name, value in fields.items()]
+    head = f"{method} {target} HTTP/1.1\r\n{''.join(lines)}\r\n"
+    return head.encode("ascii") + (body or b"")
+
+
+class Pool:
+    """The connections to one server with one client certificate.
+
+    Each is closed after `idle` seconds without a call, before the server closes it: a write that
+    meets a closing connection has an unknown outcome.
+    """
+
+    def __init__(self, route: Route, tls: ssl.SSLContext | None, *, idle: float) -> None:
+        self._route, self._tls, self._seconds = route, tls, idle
         self._loop = asyncio.get_running_loop()
         self._lines: set[_Line] = set()
         self._idle: deque[_Line] = deque()  # the longest first
@@ -47,14 +72,14 @@ class Pool:
         except TimeoutError:
             line = None
         if line is None:
-            raise NoAnswer("no connection in time", sent=False, permanent=True)
+            raise NoAnswer(UNREACHED, sent=False, permanent=True)
         if self._is_closed:
             line.abort()
             raise NoAnswer(CLOSED, sent=False)
         return line
 
     def _kept(self) -> "_Line | None":
-        latest = self._loop.time() - _IDLE_SECONDS
+        latest = self._loop.time() - self._seconds
         while self._idle:
             line = self._idle.pop()
             if line.is_open and line.idle_since > latest:
@@ -70,19 +95,23 @@ class Pool:
         line.idle_since = self._loop.time()
         self._idle.append(line)
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(_IDLE_SECONDS, self._sweep)
+            self._sweeper = self._loop.call_later(self._seconds, self._sweep)
 
     def _sweep(self) -> None:
-        self._sweeper, oldest = None, self._loop.time() - _IDLE_SECONDS
+        self._sweeper, oldest = None, self._loop.time() - self._seconds
         while self._idle and self._idle[0].idle_since <= oldest:
             self._idle.popleft().abort()
         if self._idle:
-            due = self._idle[0].idle_since + _IDLE_SECONDS
+            due = self._idle[0].idle_since + self._seconds
             self._sweeper = self._loop.call_at(due, self._sweep)
 
     def note(self, line: "_Line", *, is_open: bool) -> None:
         """Keep account of a connection."""
         (self._lines.add if is_open else self._lines.discard)(line)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._lines
 
     def retire(self) -> None:
         """Close each connection as soon as it is idle."""
@@ -144,7 +173,7 @@ class _Line(asyncio.Protocol):
 
     def leave(self, number: int, *, is_cut: bool) -> None:
         self._stream = None
-        if self.is_open and self._is_kept and not self._is_broken:
+        if self.is_open and self._is_kept:
             self._pause(False)
             self._pool.keep(self)
         else:
@@ -170,11 +199,11 @@ class _Line(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._is_broken = True
-        if self._is_complete:
-            stream.end()
-        elif self._is_broken or self._came > _FRAMING + 2 * self._body:
+            self._is_broken, self._is_kept = not self._is_complete, False
+        if self._is_broken or (not self._is_complete and self._came > _FRAMING + 2 * self._body):
             self.abort(NO_HTTP)
+        elif self._is_complete:
+            stream.end()
         elif stream.unread > WINDOW:
             self._pause(True)
 
@@ -196,15 +225,19 @@ class _Line(asyncio.Protocol):
     # The callbacks of its parser. After an answer is complete, nothing more is taken
 
     def on_message_begin(self) -> None:
-        self._is_broken = self._is_complete
+        self._is_kept = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
+        if self._is_complete or self._stream is None:
+            return
         if self._parser.get_status_code() < 200:
             self._fields = []  # of an interim answer
-        elif self._stream is not None and not self._is_complete:
+        elif sum(len(name) + len(value) for name, value in self._fields) > _FRAMING:
+            self._is_broken = True
+        else:
             self._stream.begin(self._parser.get_status_code(), self._fields)
 
     def on_body(self, data: bytes) -> None:

@@ -12,15 +12,15 @@ from typing import Final, Protocol, TypeAlias
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from reconciler.kube.http.errors import NoAnswer
+from reconciler.http.errors import LATE, NoAnswer
 
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 WINDOW: Final = 2**18  # octets of one answer that wait for their reader
 CLOSED: Final = "the connection was closed by us"
-NO_HTTP: Final = "the answer is not HTTP"
+NO_HTTP: Final = "the answer is not HTTP, or its head is too long"
 _SHORT: Final = "the answer was cut short"
-_CUT: Final = "the connection was cut before the answer"
+CUT: Final = "the connection was cut before the answer"
 
 
 class Link(Protocol):
@@ -70,7 +70,7 @@ class Stream(contextlib.AbstractAsyncContextManager["Stream"]):
         try:
             while not self.status:
                 if self._end is not None:
-                    raise NoAnswer(self._end or _CUT, sent=True)
+                    raise NoAnswer(self._end or CUT, sent=True)
                 await self._news()
         except BaseException:
             self.close()
@@ -141,7 +141,7 @@ class Stream(contextlib.AbstractAsyncContextManager["Stream"]):
 
     def cut(self, problem: str = "") -> None:
         """Note that its connection, or the server, ended it, with a problem or without words."""
-        self.end(problem or (_SHORT if self.status else _CUT), is_cut=False)
+        self.end(problem or (_SHORT if self.status else CUT), is_cut=False)
 
     def _judge_time(self) -> None:
         """End it where its reader waited for too long. One timer does, not one for each event."""
@@ -153,4 +153,4 @@ class Stream(contextlib.AbstractAsyncContextManager["Stream"]):
         if due > now:
             self._timer = self._loop.call_at(due, self._judge_time)
         else:
-            self.end("no answer in time")
+            self.end(LATE)

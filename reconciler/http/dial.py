@@ -1,4 +1,4 @@
-"""Connects to an API server: names, addresses, proxies, TLS."""
+"""Connects to a server: names, addresses, proxies, TLS."""
 
 import asyncio
 import base64
@@ -13,8 +13,7 @@ import httptools
 from aiohappyeyeballs import AddrInfoType, pop_addr_infos_interleave, start_connection
 from yarl import URL
 
-from reconciler.kube.http.errors import NoAnswer, explain
-from reconciler.kube.networks import Networks
+from reconciler.http.errors import NoAnswer, explain
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -23,16 +22,16 @@ _LARGEST_HEAD: Final = 2**16  # octets of a proxy's answer
 
 @dataclass(slots=True)
 class Route:
-    """The way to one API server.
+    """The way to one server.
 
-    `server_name` is for TLS. `connect_timeout` is in seconds, for each address. `networks` bounds
-    the addresses that a name may lead to; a proxy resolves names itself.
+    `server_name` is for TLS. `connect_timeout` is in seconds, for each address. `fault` returns the
+    reason to refuse an address, or ""; behind a proxy, that chooses the address.
     """
 
     url: URL
     server_name: str
     proxy: URL | None
-    networks: Networks | None
+    fault: Callable[[str], str]
     connect_timeout: float
     _lookup: "asyncio.Task[list[AddrInfoType] | NoAnswer] | None" = field(default=None, repr=False)
 
@@ -54,7 +53,7 @@ class Route:
                 problem = explain(error, proxied=self.proxy is not None)
             pop_addr_infos_interleave(addresses, 1)
         assert problem is not None
-        raise NoAnswer(problem.message, sent=False, permanent=problem.permanent)
+        raise problem.with_traceback(None)
 
     async def _addresses(self) -> list[AddrInfoType] | NoAnswer:
         end = self.proxy or self.url
@@ -109,10 +108,8 @@ class Route:
 
     def _socket(self, address: AddrInfoType) -> socket.socket:
         """Make a socket to an address that a name came to, just before it is connected."""
-        networks = None if self.proxy else self.networks
-        fault = "" if networks is None else networks.fault(str(address[4][0]))
-        if fault:
-            raise OSError(errno.EACCES, f"refused, as {fault}")
+        if self.proxy is None and (fault := self.fault(str(address[4][0]))):
+            raise OSError(errno.EACCES, fault)
         return _new_socket(address)
 
 

@@ -20,9 +20,9 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame, GoAwayFrame
 
-from reconciler.kube.http.dial import Route
-from reconciler.kube.http.errors import NoAnswer
-from reconciler.kube.http.stream import CLOSED, WINDOW, Stream
+from reconciler.http.dial import Route
+from reconciler.http.errors import NoAnswer
+from reconciler.http.stream import CLOSED, WINDOW, Stream
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
@@ -214,7 +214,7 @@ class Multiplexer:
             await asyncio.wait([dialing])
             problem = NoAnswer(CLOSED, sent=False) if dialing.cancelled() else dialing.result()
             if problem is not None:
-                raise NoAnswer(problem.message, sent=False, permanent=problem.permanent)
+                raise problem.with_traceback(None)
         return None
 
     async def close(self) -> None:
