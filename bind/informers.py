@@ -16,9 +16,9 @@ from reconciler.controller.manager import Bodies, ClusterInformers
 from reconciler.core import field_set, keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
-from reconciler.kube.budgets import OF_CLAIMS
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import OPTIONAL
+from reconciler.kube.limits import OF_CLAIMS
 from reconciler.kube.store import Store, without_managed_fields
 from reconciler.kube.turns import Party
 

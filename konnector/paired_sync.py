@@ -28,9 +28,9 @@ from reconciler.core.decision import Create, Decision, Note
 from reconciler.core.errors import ClusterError, Forbidden, Oversized, Rejected
 from reconciler.core.manifest import Manifest, is_deleting, name_of, namespace_of, ref_of
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey
-from reconciler.kube.budgets import OF_CLAIMS
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
+from reconciler.kube.limits import OF_CLAIMS
 from reconciler.kube.store import Index, Trim
 from reconciler.kube.turns import Party
 

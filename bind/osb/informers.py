@@ -22,9 +22,9 @@ from reconciler.controller.metrics import Metrics
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.manifest import Manifest, annotations_of, name_of, namespace_of, uid_of
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey, Ref
-from reconciler.kube.budgets import OF_CLAIMS, USUAL
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
+from reconciler.kube.limits import OF_CLAIMS, USUAL
 from reconciler.kube.store import Index, Store, without_managed_fields
 from reconciler.kube.turns import Party
 

@@ -13,7 +13,7 @@ import httptools
 from aiohappyeyeballs import AddrInfoType, pop_addr_infos_interleave, start_connection
 from yarl import URL
 
-from reconciler.http.errors import NoAnswer, explain
+from reconciler.http.stream import NoAnswer, explain
 
 P = TypeVar("P", bound=asyncio.Protocol)
 

@@ -13,8 +13,7 @@ from typing import Final, cast
 import httptools
 
 from reconciler.http.dial import Route
-from reconciler.http.errors import UNREACHED, NoAnswer
-from reconciler.http.stream import CLOSED, NO_HTTP, WINDOW, Stream
+from reconciler.http.stream import CLOSED, NO_HTTP, UNREACHED, WINDOW, NoAnswer, Stream
 
 _FRAMING: Final = 2**16  # octets of an answer that are no body: headers, sizes of chunks
 

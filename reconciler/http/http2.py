@@ -21,8 +21,7 @@ from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame, GoAwayFrame
 
 from reconciler.http.dial import Route
-from reconciler.http.errors import NoAnswer
-from reconciler.http.stream import CLOSED, WINDOW, Stream
+from reconciler.http.stream import CLOSED, WINDOW, NoAnswer, Stream
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
 

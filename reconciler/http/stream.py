@@ -1,26 +1,75 @@
 """An answer as it comes, over HTTP/1.1 or HTTP/2: status, headers, body, and its end.
 
 Knows silence and deadlines; does not know what a request means. All that cuts an answer raises
-NoAnswer.
+NoAnswer, in the words of the system or of OpenSSL, never a library's.
 """
 
 import asyncio
 import contextlib
 import math
+import socket
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from reconciler.http.errors import LATE, NoAnswer
+from reconciler.tls import system_text
 
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 WINDOW: Final = 2**18  # octets of one answer that wait for their reader
+LATE: Final = "no answer in time"
+UNREACHED: Final = "no connection in time"
 CLOSED: Final = "the connection was closed by us"
 NO_HTTP: Final = "the answer is not HTTP, or its head is too long"
 _SHORT: Final = "the answer was cut short"
 CUT: Final = "the connection was cut before the answer"
+
+
+class NoAnswer(Exception):
+    """No complete answer came. `sent`: the request may have reached the server.
+
+    `permanent`: the next try will fail the same way (a certificate, a proxy's refusal), or this
+    one has waited long enough: the system sends a SYN again within a time-out, and a server that
+    has stopped would cost the time of all tries.
+    """
+
+    def __init__(self, message: str, *, sent: bool, permanent: bool = False) -> None:
+        super().__init__(message)
+        self.message, self.sent, self.permanent = message, sent, permanent
+
+
+class Untrusted(NoAnswer):
+    """The server's certificate is not trusted."""
+
+
+class Excess(NoAnswer):
+    """The answer is more than is read: to ask for the same again is no use."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, sent=True, permanent=True)
+
+
+# The first that fits is taken: subclasses stand before their bases.
+_SENTENCES: Final[tuple[tuple[type[Exception], str, bool], ...]] = (
+    (ssl.SSLError, "no TLS connection: {reason}", True),
+    (socket.gaierror, "the host name cannot be resolved", False),
+    (TimeoutError, UNREACHED, True),
+)
+
+
+def explain(error: Exception, *, proxied: bool) -> NoAnswer:
+    """Explain why there is no connection. Nothing was sent."""
+    reason = system_text(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        message = f"the server's certificate is not trusted ({reason})"
+        return Untrusted(message, sent=False, permanent=True)
+    for kind, sentence, permanent in _SENTENCES:
+        if isinstance(error, kind):
+            return NoAnswer(sentence.format(reason=reason), sent=False, permanent=permanent)
+    end = " to the proxy" if proxied else ""
+    return NoAnswer(f"no connection{end}: {reason}", sent=False)
 
 
 class Link(Protocol):

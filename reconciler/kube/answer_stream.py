@@ -19,7 +19,7 @@ import orjson
 from reconciler.core.documents import weight
 from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import JSON, OF_STUBS, Manifest, get, get_int, stub_of
-from reconciler.http.errors import Excess, NoAnswer
+from reconciler.http.stream import Excess, NoAnswer
 from reconciler.kube.answers import failure
 from reconciler.kube.cluster import WatchEvent
 from reconciler.kube.limits import Limits, Look, current_look, size

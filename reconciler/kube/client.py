@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -19,7 +19,7 @@ from reconciler.core import errors
 from reconciler.core.documents import weight
 from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
 from reconciler.core.refs import LEASE, Kind, Ref
-from reconciler.http.errors import Excess, NoAnswer, Untrusted
+from reconciler.http.stream import Excess, NoAnswer, Untrusted
 from reconciler.kube import answers, limits, requests
 from reconciler.kube.answer_stream import Outline, events_of, outline_of, stub_at, value_of
 from reconciler.kube.answers import failure, garbled, parse_status
@@ -53,8 +53,9 @@ class KubeCluster(Cluster):
         self._transport = Transport(
             connection, credentials=credential_source(connection), limits=limits, agent=agent
         )
-        self._caller = Caller(self._transport, limits)
-        self.name, self.connectivity = connection.name, self._caller.connectivity
+        self._bucket = TokenBucket(qps=limits.qps, burst=limits.burst, now=time.monotonic)
+        self._slots, self._lists = Places(limits.concurrency), Places(_LISTS)
+        self.name, self.connectivity = connection.name, Connectivity()
 
     def again(self) -> "KubeCluster":
         """Return another client of the same server, for use within another event loop."""
@@ -67,9 +68,9 @@ class KubeCluster(Cluster):
         """Close all connections; calls in flight fail with Unreachable."""
         await self._transport.close()
 
-    def send(self, request: Request) -> Coroutine[Any, Any, Manifest]:
+    async def send(self, request: Request) -> Manifest:
         """Make one call, with its repetitions, and return the JSON object in its answer."""
-        return self._caller.answer(request)
+        return (await self._decode(await self._call(request), request))[0]
 
     async def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
         """Yield a collection page by page, in pages of about the same size in memory.
@@ -82,8 +83,8 @@ class KubeCluster(Cluster):
         while True:
             request, body = requests.list_page(ref, query), b""
             try:
-                body = await self._caller.call(request)
-                answer, memory = await self._caller.decode(body, request)
+                body = await self._call(request)
+                answer, memory = await self._decode(body, request)
             except errors.Oversized as error:
                 if query.limit > 1:
                     query, growth = replace(query, limit=1), limits.FEW_MORE
@@ -122,38 +123,16 @@ class KubeCluster(Cluster):
         """Stream the events of a collection after `resource_version`."""
         request = requests.watch(ref, query, resource_version=resource_version)
         async with (
-            self._caller.stream(request, read_timeout=read_timeout) as chunks,
+            self._stream(request, read_timeout=read_timeout) as chunks,
             contextlib.aclosing(events_of(chunks, request, self._limits)) as events,
         ):
             yield events
 
+    async def _call(self, request: Request) -> bytes:
+        """Return the body of a successful answer.
 
-def _page_of(found: Outline, excess: errors.Oversized) -> dict[str, JSON]:
-    """Return a page with a stub of the one object on it. Raises `excess`."""
-    version, token = (found.get(("metadata", part)) for part in ("resourceVersion", "continue"))
-    return {
-        "apiVersion": found.get(("apiVersion",)),
-        "kind": found.get(("kind",)),
-        "metadata": {"resourceVersion": version, "continue": token},
-        "items": [stub_at(found, "items", excess)],
-    }
-
-
-class Caller:
-    """Makes calls within the limits of one cluster. Raises only ClusterErrors.
-
-    No limit but the deadline holds for a Lease: there are few such calls, and they cannot wait.
-    """
-
-    def __init__(self, transport: Transport, limits: Limits) -> None:
-        self._transport = transport
-        self._limits = limits
-        self.connectivity = Connectivity()
-        self._bucket = TokenBucket(qps=limits.qps, burst=limits.burst, now=time.monotonic)
-        self._slots, self._lists = Places(limits.concurrency), Places(_LISTS)
-
-    async def call(self, request: Request) -> bytes:
-        """Return the body of a successful answer."""
+        No limit but the deadline holds for a Lease: there are few such calls, and they cannot wait.
+        """
         if (look := current_look()) is not None and look.over:
             raise errors.Oversized(look.over, ref=request.ref, verb=request.verb)
         if request.ref.kind == LEASE:
@@ -165,10 +144,7 @@ class Caller:
         async with begin or contextlib.nullcontext(), self._slots.turn(current_party()):
             return await self._served(request)
 
-    async def answer(self, request: Request) -> dict[str, JSON]:
-        return (await self.decode(await self.call(request), request))[0]
-
-    async def decode(self, body: bytes, request: Request) -> tuple[dict[str, JSON], int]:
+    async def _decode(self, body: bytes, request: Request) -> tuple[dict[str, JSON], int]:
         """Return the JSON object in a body, and its weight. Raises Unreachable where it is none."""
         excess: Excess | None = None
         try:
@@ -185,13 +161,13 @@ class Caller:
 
     async def _served(self, request: Request) -> bytes:
         try:
-            return await self._call(request)
+            return await self._repeated(request)
         except errors.NotServed as error:
             unserved = error
         raise await self._confirmed(request, unserved)
 
     @contextlib.asynccontextmanager
-    async def stream(
+    async def _stream(
         self, request: Request, *, read_timeout: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a stream of chunks; they raise NoAnswer where it is cut."""
@@ -228,7 +204,7 @@ class Caller:
         self.connectivity.failed()
         raise failed
 
-    async def _call(self, request: Request) -> bytes:
+    async def _repeated(self, request: Request) -> bytes:
         deadline = time.monotonic() + self._limits.deadline
         auth = await _credentials(request, self._transport.auth())
         renewed = False
@@ -313,10 +289,21 @@ class Caller:
 
     async def _discover(self, request: Request, path: str, wanted: str) -> Manifest:
         probe = Request(verb="get", ref=request.ref, method="GET", target=path, repeatable=True)
-        answer, _ = await self.decode(await self._call(probe), probe)
+        answer, _ = await self._decode(await self._repeated(probe), probe)
         if answer.get("kind") != wanted:
             raise garbled(probe, "discovery answers with something else")
         return answer
+
+
+def _page_of(found: Outline, excess: errors.Oversized) -> dict[str, JSON]:
+    """Return a page with a stub of the one object on it. Raises `excess`."""
+    version, token = (found.get(("metadata", part)) for part in ("resourceVersion", "continue"))
+    return {
+        "apiVersion": found.get(("apiVersion",)),
+        "kind": found.get(("kind",)),
+        "metadata": {"resourceVersion": version, "continue": token},
+        "items": [stub_at(found, "items", excess)],
+    }
 
 
 async def _credentials(request: Request, work: Awaitable[Auth]) -> Auth:

@@ -20,7 +20,7 @@ from reconciler.core.keys import KLUTCH_GROUP
 from reconciler.core.manifest import Manifest, get_int, get_text, is_stub, ref_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import answers, requests
-from reconciler.kube.budgets import MEMORY
+from reconciler.kube.limits import MEMORY
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation, Request
 
 

@@ -35,8 +35,8 @@ from reconciler.core.manifest import (
     resource_version_of,
 )
 from reconciler.core.refs import Kind, ObjectKey, Ref
-from reconciler.kube.budgets import USUAL, Budget
 from reconciler.kube.cluster import Port, WatchEvent
+from reconciler.kube.limits import USUAL, Budget
 from reconciler.kube.requests import ListQuery
 from reconciler.kube.store import NO_INDEXES, Index, Packed, Store, Trim, without_managed_fields
 

@@ -22,7 +22,7 @@ from reconciler.core.documents import takes
 from reconciler.core.errors import oversized
 from reconciler.core.manifest import Manifest, get_text, is_stub, stub_of, uid_of
 from reconciler.core.refs import Kind, ObjectKey, Ref
-from reconciler.kube.budgets import USUAL, WIDE, Budget
+from reconciler.kube.limits import USUAL, WIDE, Budget
 
 Value: TypeAlias = Any  # hashable: a name, or an ObjectKey
 Index: TypeAlias = Callable[[Manifest], Iterable[Value]]

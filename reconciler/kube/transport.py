@@ -18,9 +18,8 @@ from yarl import URL
 
 from reconciler.core.errors import ConfigError
 from reconciler.http.dial import Route
-from reconciler.http.errors import LATE, Excess, NoAnswer
 from reconciler.http.http1 import Pool, request_of
-from reconciler.http.stream import CLOSED, Stream
+from reconciler.http.stream import CLOSED, LATE, Excess, NoAnswer, Stream
 from reconciler.kube.answer_stream import ENCODING, Body
 from reconciler.kube.connection import ClientCertificate, Connection
 from reconciler.kube.credentials import Auth, CredentialSource

@@ -20,9 +20,8 @@ from reconciler.core.addresses import Address
 from reconciler.core.errors import ConfigError, KlutchError, Retry
 from reconciler.core.secret import Secret
 from reconciler.http.dial import Route
-from reconciler.http.errors import LATE, UNREACHED, NoAnswer
 from reconciler.http.http1 import Pool, request_of
-from reconciler.http.stream import CUT, Stream
+from reconciler.http.stream import CUT, LATE, UNREACHED, NoAnswer, Stream
 from reconciler.oidc.grants import Form
 from reconciler.oidc.provider import is_secure
 from reconciler.tls import client_context, show_certificate

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from reconciler.http.errors import NoAnswer
+from reconciler.http.stream import NoAnswer
 from reconciler.kube import client
 from reconciler.kube.connection import Connection
 from reconciler.kube.credentials import Auth, CredentialSource

@@ -10,10 +10,9 @@ from reconciler.core import keys
 from reconciler.core.errors import Oversized
 from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, uid_of
 from reconciler.core.refs import CONFIG_MAP
-from reconciler.kube.budgets import Budget
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.informer import Informer
-from reconciler.kube.limits import Limits
+from reconciler.kube.limits import Budget, Limits
 from tests.kit.wire import Wires
 from tests.support.bound_scenes import Scene, until
 from tests.support.churn import following

@@ -12,8 +12,7 @@ from postgresql_broker import instances, refusal
 from postgresql_broker.instances import Binding, Change, Instance, Verb
 from postgresql_broker.refusal import Refusal
 from postgresql_broker.store import Rows, Store
-from postgresql_server.postgres import Postgres
-from postgresql_server.troubles import ServerTrouble
+from postgresql_server.postgres import Postgres, ServerTrouble
 from postgresql_server.works import Deprovision, Place, ShutOut, credentials
 from reconciler.core.secret import Secret
 

@@ -45,7 +45,7 @@ from postgresql_broker import catalogue, instances
 from postgresql_broker.broker import Broker, Login, operation
 from postgresql_broker.instances import Change, Instance
 from postgresql_broker.refusal import Refusal
-from postgresql_server.troubles import ServerTrouble
+from postgresql_server.postgres import ServerTrouble
 from reconciler.core.errors import origin
 from reconciler.core.manifest import JSON, Manifest, get_map, get_text
 from reconciler.core.secret import Secret

@@ -24,8 +24,7 @@ from postgresql_operator.wire import (
     secret_of,
 )
 from postgresql_operator.world import World
-from postgresql_server.postgres import Postgres, new_password
-from postgresql_server.troubles import JobFailed, ServerTrouble
+from postgresql_server.postgres import JobFailed, Postgres, ServerTrouble, new_password
 from postgresql_server.works import Deprovision, LetIn, Provision, ShutOut
 from reconciler.controller.executor import Executor, Observed
 from reconciler.core.conditions import ERROR, Cause, false

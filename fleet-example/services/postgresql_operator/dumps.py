@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from postgresql_operator.outcome import Dump, Load
-from postgresql_server.postgres import Postgres, new_password
-from postgresql_server.troubles import JobFailed, ServerTrouble
+from postgresql_server.postgres import JobFailed, Postgres, ServerTrouble, new_password
 from postgresql_server.works import LetIn, ShutOut
 from reconciler.core.secret import scrub
 

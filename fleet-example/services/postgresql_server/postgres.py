@@ -19,8 +19,8 @@ from psycopg import AsyncConnection, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
-from postgresql_server.troubles import ServerTrouble
 from postgresql_server.works import Deprovision, LetIn, Place, Provision, Role, ShutOut, is_database
+from reconciler.core.errors import KlutchError, Retry
 from reconciler.core.secret import Secret, scrub
 
 _TIMEOUT: Final = 10  # seconds to connect
@@ -48,6 +48,16 @@ _TERMINATE: Final = (
 )
 
 _Connection = AsyncConnection[TupleRow]
+
+
+class ServerTrouble(KlutchError):
+    """The server did not answer, or said no: it may do later."""
+
+    retry = Retry.LATER
+
+
+class JobFailed(KlutchError):
+    """pg_dump or pg_restore said no: the same again would fail again."""
 
 
 @dataclass(frozen=True, slots=True)

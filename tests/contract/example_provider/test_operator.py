@@ -8,8 +8,7 @@ import pytest
 
 from postgresql_operator.dumps import TOOLS
 from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL, RESTORE
-from postgresql_server.postgres import Postgres
-from postgresql_server.troubles import ServerTrouble
+from postgresql_server.postgres import Postgres, ServerTrouble
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import get_int, get_text
 from reconciler.core.refs import SECRET

@@ -9,10 +9,9 @@ from reconciler.core.documents import TOO_LARGE, takes, weight
 from reconciler.core.manifest import get_texts, name_of
 from reconciler.core.refs import CONFIG_MAP
 from reconciler.kube import cluster, limits
-from reconciler.kube.budgets import MEMORY, OF_CLAIMS
 from reconciler.kube.cluster import Listing, Reader
 from reconciler.kube.host import memory_limit
-from reconciler.kube.limits import Limits, of_app_cluster
+from reconciler.kube.limits import MEMORY, OF_CLAIMS, Limits, of_app_cluster
 
 MANY: Final[Any] = [{"a": 1} for _ in range(2_000)]
 SMALL: Final = {"spec": {"resources": ["databases"]}, "metadata": {"labels": {"a": "b"}}}

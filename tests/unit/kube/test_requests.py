@@ -8,7 +8,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from reconciler.core.errors import Rejected
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, NAMESPACE, Kind, Ref
-from reconciler.http.errors import NoAnswer, explain
+from reconciler.http.stream import NoAnswer, explain
 from reconciler.kube import requests
 from reconciler.kube.client import delay_before_retry
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation

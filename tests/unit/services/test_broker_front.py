@@ -11,7 +11,7 @@ from werkzeug.test import Client
 from postgresql_broker.broker import Broker
 from postgresql_broker.front import Account, application
 from postgresql_broker.refusal import Refusal
-from postgresql_server.troubles import ServerTrouble
+from postgresql_server.postgres import ServerTrouble
 from reconciler.core.secret import Secret
 from tests.support.operated import SERVICES
 

@@ -7,7 +7,7 @@ import pytest
 from reconciler.core.errors import Oversized
 from reconciler.core.manifest import Manifest, get_text, labels_of, stub_of, uid_of
 from reconciler.core.refs import CONFIG_MAP, ObjectKey
-from reconciler.kube.budgets import Budget
+from reconciler.kube.limits import Budget
 from reconciler.kube.store import Store
 
 DEEP: Any = {}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reconciler.core.manifest import get_text, identity_of, labels_of
 from reconciler.core.refs import CONFIG_MAP, ObjectKey
 from reconciler.kube import store as store_module
-from reconciler.kube.budgets import Budget
+from reconciler.kube.limits import Budget
 from reconciler.kube.store import Store
 
 FIELDS = [{"manager": "tests", "operation": "Update", "fieldsV1": {"f:data": {}}}]

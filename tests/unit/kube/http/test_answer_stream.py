@@ -9,7 +9,7 @@ import pytest
 from reconciler.core.errors import Expired, Unreachable
 from reconciler.core.manifest import Manifest, get, stub_of
 from reconciler.core.refs import CONFIG_MAP, Ref
-from reconciler.http.errors import Excess
+from reconciler.http.stream import Excess
 from reconciler.kube import requests
 from reconciler.kube.answer_stream import Body, events_of
 from reconciler.kube.cluster import WatchEvent
