@@ -56,6 +56,10 @@ class _Connections:
     calls: Pool
     streams: "Multiplexer | None" = None
 
+    @property
+    def is_over(self) -> bool:
+        return self.calls.is_empty and (self.streams is None or self.streams.is_empty)
+
     async def close(self) -> None:
         try:
             await self.calls.close()
@@ -213,6 +217,7 @@ class Transport:
             tls = ssl_context(self._connection, certificate) if secured else None
             if self._current is not None:
                 self._current.calls.retire()
+                self._retired = [one for one in self._retired if not one.is_over]
                 self._retired.append(self._current)
             self._current = _Connections(certificate, Pool(route, tls, idle=_IDLE_SECONDS))
         return self._current, route

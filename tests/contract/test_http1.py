@@ -13,10 +13,12 @@ from reconciler.core import errors
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.core.secret import Secret
-from reconciler.kube import transport
+from reconciler.kube import requests, transport
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.connection import Connection, Token
+from reconciler.kube.connection import ClientCertificate, Connection, Token
+from reconciler.kube.credentials import Auth, credential_source
 from reconciler.kube.limits import Limits
+from reconciler.kube.transport import Transport
 from tests.support.eventually import eventually
 from tests.support.listener import Proxy
 
@@ -273,3 +275,35 @@ async def test_a_proxy_with_another_password(authority, tls):
         url = Secret(proxy.url.reveal().replace("s%40cret", "other"))
         with pytest.raises(errors.Unreachable, match="the proxy refused with HTTP 407"):
             await ask(Connection("plain", server.url, ca=authority, proxy=url))
+
+
+# Client certificates
+
+
+async def test_a_new_client_certificate_has_connections_of_its_own(authority, tls, tmp_path):
+    now = datetime.now(UTC)
+    signer = credentials.authority("clients", now=now)
+    pairs = [
+        credentials.issue(signer, name, use=credentials.Use.CLIENT, now=now)
+        for name in ("first", "second")
+    ]
+    first, second = (
+        Auth(None, ClientCertificate(pair.certificate_pem.decode(), Secret(pair.key_pem.decode())))
+        for pair in pairs
+    )
+    (tmp_path / "clients.crt").write_bytes(signer.certificate_pem)
+    tls.load_verify_locations(tmp_path / "clients.crt")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    async with Scripted(OK + LENGTH + WHOLE, tls=tls) as server:
+        connection = Connection("plain", server.url, ca=authority)
+        calls = Transport(
+            connection, credentials=credential_source(connection), limits=QUICK, agent="tests"
+        )
+        request = requests.get(ASKED, metadata_only=False)
+        for auth in (first, first, second):
+            assert (await calls.send(request, auth=auth, within=None)).status == 200
+        await eventually(lambda: (server.connections, server.left) == (2, 1))
+        await calls.send(request, auth=first, within=None)
+        await eventually(lambda: (server.connections, server.left) == (3, 2))
+        await calls.close()
+        await eventually(lambda: server.is_left)
