@@ -8,6 +8,7 @@ import re
 import ssl
 from collections import deque
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final, cast
 
 import httptools
@@ -234,7 +235,7 @@ class _Line(asyncio.Protocol):
             return
         if self._parser.get_status_code() < 200:
             self._fields = []  # of an interim answer
-        elif sum(len(name) + len(value) for name, value in self._fields) > _FRAMING:
+        elif self._came > _FRAMING and sum(map(len, chain(*self._fields))) > _FRAMING:
             self._is_broken = True
         else:
             self._stream.begin(self._parser.get_status_code(), self._fields)
