@@ -52,6 +52,7 @@ class Pool:
         self._route, self._tls, self._seconds = route, tls, idle
         self._loop = asyncio.get_running_loop()
         self._lines: set[_Line] = set()
+        self._opening = 0  # requests without a connection yet
         self._idle: deque[_Line] = deque()  # the longest first
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_retired = self._is_closed = False
@@ -62,7 +63,11 @@ class Pool:
         It fails where nothing comes for `silence` seconds, and at `deadline`, a time of the loop.
         Raises NoAnswer.
         """
-        line = self._kept() or await self._dialed(deadline)
+        self._opening += 1
+        try:
+            line = self._kept() or await self._dialed(deadline)
+        finally:
+            self._opening -= 1
         return await line.begin(request, silence=silence, deadline=deadline).opened()
 
     async def _dialed(self, deadline: float) -> "_Line":
@@ -111,7 +116,7 @@ class Pool:
 
     @property
     def is_empty(self) -> bool:
-        return not self._lines
+        return not self._lines and not self._opening
 
     def retire(self) -> None:
         """Close each connection as soon as it is idle."""
