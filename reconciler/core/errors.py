@@ -9,7 +9,8 @@ KlutchError                    a sentence: what, where, what to do next
 ├─ Unfetched          LATER    a server gave no files, or none that can be read
 └─ ClusterError                an API server said no, or nothing; carries cluster, object, verb
    ├─ Unreachable     LATER    network, time-out, 5xx, 429, a cut answer
-   │  └─ Oversized             it answered more than is read of it
+   │  ├─ Oversized             it answered more than is read of it
+   │  └─ Contested             another program changes the object back each time
    ├─ Unauthorized    LATER    401, also with renewed credentials
    ├─ Forbidden       LATER    403; the right may be granted later
    ├─ NotServed       LATER    the kind is not in the cluster's API (its CRD is absent)
