@@ -14,7 +14,6 @@ import hashlib
 import hmac
 import html
 import secrets
-import string
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +30,7 @@ from klutchctl.binding.provider import FrontDoor, Provider, with_query
 from klutchctl.binding.response import Grant
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.manifest import Manifest
+from reconciler.core.names import base62_digest
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
 from reconciler.kube.networks import ANYWHERE, Networks
@@ -41,7 +41,6 @@ from reconciler.web.requests import Request, RequestRefused, Response
 from reconciler.web.serve import Listening, served
 
 DRY_RUN: Final = "dryrun"  # the cluster id of an app cluster without Namespace klutch-bind
-_DIGITS: Final = string.digits + string.ascii_lowercase + string.ascii_uppercase
 _LENGTH: Final = 6
 T = TypeVar("T")
 
@@ -73,16 +72,7 @@ def cluster_id(uid: str) -> str:
 
     Providers key binding spaces on it.
     """
-    return base62(hashlib.sha224(uid.encode()).digest())[:_LENGTH]
-
-
-def base62(data: bytes) -> str:
-    """Return a big-endian number in base 62, digits before lower before upper case."""
-    number, digits = int.from_bytes(data, "big"), ""
-    while number:
-        number, digit = divmod(number, len(_DIGITS))
-        digits = _DIGITS[digit] + digits
-    return digits
+    return base62_digest(uid.encode())[:_LENGTH]
 
 
 def session_id(random: bytes) -> str:

@@ -4,7 +4,6 @@ Decides what of a CRD goes to app clusters, and when nothing usable would. Does 
 exports exist and whether a template is still there.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from reconciler.api import API_SERVICE_EXPORT, served_versions
 from reconciler.blueprints import machinery
 from reconciler.blueprints.machinery import CLOSED, Opening
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import keys, manifest
+from reconciler.core import keys, manifest, names
 from reconciler.core.manifest import JSON, Manifest
 
 Scope: TypeAlias = Literal["Namespaced", "Cluster"]
@@ -35,7 +34,6 @@ _OF_VERSION_KNOWN: Final = frozenset({*OF_VERSION, "storage", "subresources"})
 _VERSION: Final = re.compile(r"v[1-9][0-9]*([a-z]+[1-9][0-9]*)?")  # of exports; CRDs allow more
 _RANKED: Final = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STAGES: Final = ("alpha", "beta", None)
-_BASE62: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ def source_hash(spec: Manifest) -> str:
 
     Another text than the original's for the same spec (G.2).
     """
-    return _base62(hashlib.sha224(manifest.canonical(spec)).digest())
+    return names.base62_digest(manifest.canonical(spec))
 
 
 def scope_problem(crd: Manifest, informer_scope: Scope | str) -> str:
@@ -150,16 +148,6 @@ def left_behind(crd: Manifest, spec: Manifest, opened: Opening) -> str:
 def _machinery(crd: Manifest, opened: Opening) -> Iterator[machinery.Path]:
     for version in served_versions(crd):
         yield from machinery.paths(version, opened)
-
-
-def _base62(data: bytes) -> str:
-    """Return the bytes as one big-endian number in digits 0-9a-zA-Z, without leading zeros."""
-    number = int.from_bytes(data, "big")
-    digits = ""
-    while number or not digits:
-        number, digit = divmod(number, 62)
-        digits = _BASE62[digit] + digits
-    return digits
 
 
 def _problem(version: Manifest) -> str:

@@ -8,6 +8,7 @@ whether such an object exists or is ours; a derived name may be too long or take
 import base64
 import hashlib
 import re
+import string
 from collections.abc import Collection
 from typing import Final
 
@@ -43,6 +44,7 @@ KONNECTOR_IMAGE_REPOSITORY: Final = "public.ecr.aws/w5n9a2g2/klutch/konnector"
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _CUT: Final = 24
+_BASE62: Final = string.digits + string.ascii_letters  # lower before upper case
 _KUBE: Final = "kube-"  # what the names of Kubernetes' own namespaces begin with
 
 
@@ -71,6 +73,15 @@ def is_reserved(app_namespace: str, own: str = "") -> bool:
     """
     ours = app_namespace in (KLUTCH_NAMESPACE, own)
     return app_namespace.startswith(_KUBE) or (ours and bool(app_namespace))
+
+
+def base62_digest(content: bytes) -> str:
+    """Return the SHA-224 of some content as a number in base 62 (G.2)."""
+    number, digits = int.from_bytes(hashlib.sha224(content).digest(), "big"), ""
+    while number:
+        number, digit = divmod(number, len(_BASE62))
+        digits = _BASE62[digit] + digits
+    return digits
 
 
 def resource_name(plural: str, group: str) -> str:
