@@ -75,21 +75,6 @@ class Purpose(StrEnum):
     MACHINE = "machine.secret"
 
 
-@dataclass(frozen=True, slots=True)
-class Realm:
-    """The values of a realm that differ between sandboxes.
-
-    `door` is the public URL of klutch-bind, which tokens for it name as audience; `key` the JWK
-    Set, public, of the machine with a private key; `seed` makes the subjects of the people, so
-    that they keep them.
-    """
-
-    door: str
-    secrets: Mapping[Purpose, Secret]
-    key: str
-    seed: str
-
-
 def issuer(port: int) -> str:
     """Return the issuer of the realm, of a Keycloak on this loopback port."""
     return f"http://127.0.0.1:{port}/realms/{REALM}"
@@ -100,16 +85,20 @@ def subject(seed: str, name: str) -> str:
     return str(uuid.uuid5(_IDS, f"{seed}/{name}"))
 
 
-def document(realm: Realm) -> bytes:
+def document(door: str, secrets: Mapping[Purpose, Secret], *, key: str, seed: str) -> bytes:
     """Return the realm as Keycloak imports it, with its secrets.
+
+    `door` is the public URL of klutch-bind, which tokens for it name as audience; `key` the JWK
+    Set, public, of the machine with a private key; `seed` makes the subjects of the people, so
+    that they keep them.
 
     A port of a loopback address in `redirectUris` is not compared (RFC 8252 7.3). The client with
     the URL of the door is the audience of tokens; the web client is none, so that its own tokens
     are no keys to the door. A machine is an audience of itself, so that it exchanges tokens.
     """
-    blanks = {purpose.name.lower(): secret.reveal() for purpose, secret in realm.secrets.items()}
-    blanks |= {f"{name}_id": subject(realm.seed, name) for name in PEOPLE}
-    blanks |= {"url": realm.door, "keys": realm.key}
+    blanks = {purpose.name.lower(): secret.reveal() for purpose, secret in secrets.items()}
+    blanks |= {f"{name}_id": subject(seed, name) for name in PEOPLE}
+    blanks |= {"url": door, "keys": key}
     quoted = {name: json.dumps(text)[1:-1] for name, text in blanks.items()}
     return Template(_TEMPLATE.read_text()).substitute(quoted).strip().encode()
 
@@ -150,7 +139,7 @@ def home(layout: Layout, ports: KeycloakPorts) -> Path:
     It is another one when the realm is, which is imported into an empty database only.
     """
     nothing = {purpose: Secret("") for purpose in Purpose}
-    content = document(Realm(door_url(ports), nothing, key="", seed=""))
+    content = document(door_url(ports), nothing, key="", seed="")
     return layout.keycloak / f"home-{hashlib.sha256(content).hexdigest()[:8]}"
 
 
@@ -199,16 +188,14 @@ def ensure_files(layout: Layout, ports: KeycloakPorts, distribution: Path) -> No
         link = own / name
         link.unlink(missing_ok=True)
         link.symlink_to(distribution / name)
-    wanted = Realm(
-        door=door_url(ports),
-        secrets={purpose: _secret(layout.keycloak / purpose) for purpose in Purpose},
-        key=_public_keys(layout.keycloak / KEY_FILE),
-        seed=str(layout.root),
-    )
+    door = door_url(ports)
+    known = {purpose: _secret(layout.keycloak / purpose) for purpose in Purpose}
+    keys = _public_keys(layout.keycloak / KEY_FILE)
+    realm = document(door, known, key=keys, seed=str(layout.root))
     flags = "\n".join(door_flags(layout, ports))
     files.write(layout.keycloak / FLAGS_FILE, flags.encode())
-    files.write(layout.keycloak / URL_FILE, wanted.door.encode())
-    files.write(own / _IMPORT / f"{REALM}-realm.json", document(wanted))
+    files.write(layout.keycloak / URL_FILE, door.encode())
+    files.write(own / _IMPORT / f"{REALM}-realm.json", realm)
 
 
 def _secret(file: Path) -> Secret:
