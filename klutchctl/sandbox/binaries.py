@@ -18,6 +18,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -119,7 +120,10 @@ def provide(
         return assets
 
     rest = [program for program in Program if program not in assets]
-    entry = _entry(where, release, rest, downloads, progress)
+    fetch = None
+    if downloads is not None:
+        fetch = partial(download, release, progress=progress, origins=downloads)
+    entry = _entry(where, release.recipe, rest, progress, fetch)
     return {program: entry / program for program in rest} | assets
 
 
@@ -128,31 +132,24 @@ def provide_built(where: Workshop, recipe: Recipe, *, progress: Progress) -> Pat
 
     Raises HostError.
     """
-    return _entry(where, Release("", "", recipe), recipe.packages, None, progress)
+    return _entry(where, recipe, recipe.packages, progress)
 
 
 def _entry(
     where: Workshop,
-    release: Release,
+    recipe: Recipe,
     used: Iterable[str],
-    downloads: Origins | None,
     progress: Progress,
+    fetch: Callable[[Path], None] | None = None,
 ) -> Path:
-    recipe = release.recipe
-
-    def fill(into: Path) -> None:
-        if downloads is not None:
-            download(release, into, progress=progress, origins=downloads)
-        else:
-            go_build.build(
-                recipe,
-                into,
-                environ=where.environ,
-                packaged_go=where.packaged_go,
-                progress=progress,
-            )
-
-    entry = ensured(where.cache, recipe.id, fill, progress)
+    build = partial(
+        go_build.build,
+        recipe,
+        environ=where.environ,
+        packaged_go=where.packaged_go,
+        progress=progress,
+    )
+    entry = ensured(where.cache, recipe.id, fetch or build, progress)
     progress.note(f"Using {', '.join(used)} from {entry}")
     return entry
 
