@@ -1,21 +1,19 @@
 """`klutchctl board`: serves the state of a fleet as web pages. Writes to no cluster."""
 
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klutchctl.entry import ExitCode, ending
+from klutchctl.entry import ending
 from klutchctl.options import flag, option, seconds
 from klutchctl.settings import Settings
 
 if TYPE_CHECKING:
-    from asyncio import Event
-
     from klutchctl.web.board.overview import Explain
     from reconciler.fleet.values import Fleet
     from reconciler.planning.changes import Plan
@@ -104,9 +102,12 @@ async def _still(
     state: "FleetState", settings: Settings, address: tuple[str, int], hosts: tuple[str, ...]
 ) -> int:
     """Serve a state that never changes."""
+    from asyncio import Event
+
     from reconciler.watch.loop import States
 
-    with _interrupted() as (stop, received):
+    stop = Event()
+    with ending(lambda _: stop.set()) as received:
         async with _served(States(state), settings, address, hosts):
             await stop.wait()
     return received[0]
@@ -116,6 +117,8 @@ async def _live(
     path: Path, settings: Settings, address: tuple[str, int], hosts: tuple[str, ...], every: float
 ) -> int:
     """Serve the state of each look."""
+    from asyncio import Event
+
     from klutchctl import repository
     from klutchctl.web.board.server import Explaining
     from reconciler.controller.tasks import unless
@@ -127,7 +130,8 @@ async def _live(
     source = SourceView(url=str(path), revision=fleet.revision)
     states = States(FleetState(name=fleet.name, source=source, fleet=fleet))
 
-    with _interrupted() as (stop, received):
+    stop = Event()
+    with ending(lambda _: stop.set()) as received:
         async with _served(states, settings, address, hosts, Explaining(lambda: tree)):
             await unless(stop, _looks(states, fleet, settings, every))
     return received[0]
@@ -171,13 +175,3 @@ async def _served(
     ):
         typer.echo(f"The board is at http://{f'[{host}]' if ':' in host else host}:{port}/")
         yield
-
-
-@contextmanager
-def _interrupted() -> "Iterator[tuple[Event, list[ExitCode]]]":
-    """Yield an event that a signal sets to end the run, and the exit codes of the signals."""
-    from asyncio import Event
-
-    stop = Event()
-    with ending(lambda _: stop.set()) as received:
-        yield stop, received
