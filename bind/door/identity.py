@@ -3,8 +3,6 @@
 Also the refusals of the door, as one exception with a code.
 """
 
-import base64
-import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -12,7 +10,6 @@ from typing import Final, Literal, TypeAlias
 from reconciler.core.errors import KlutchError
 from reconciler.oidc.tokens import Claims, texts
 
-_DIGITS: Final = 10  # of base32 in a space's name: 50 bits
 _MOST_GROUPS: Final = 200
 _LONGEST: Final = 255
 
@@ -135,9 +132,3 @@ def owner_key(identity: Identity) -> str:
     if identity.first:
         return identity.subject
     return f"{identity.issuer}|{identity.subject}"
-
-
-def space_name(prefix: str, annotation: str) -> str:
-    """Return the name of a new space: the same for each replica, and for nobody else."""
-    digest = hashlib.sha256(annotation.encode()).digest()
-    return f"{prefix}{base64.b32encode(digest).decode().lower()[:_DIGITS]}"

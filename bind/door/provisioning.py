@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from bind import bounds, rbac_changes
-from bind.door.identity import Identity, Refused, space_identity, space_name
+from bind.door.identity import Identity, Refused, space_identity
 from reconciler.api import CA_KEY, CLUSTER_BINDING, SERVICE_ACCOUNT_TOKEN, TOKEN_KEY
 from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks
@@ -68,7 +68,7 @@ class Wanted:
 
     @property
     def name(self) -> str:
-        return space_name(self.terms.prefix, self.annotation)
+        return names.space_name(self.terms.prefix, self.annotation)
 
 
 @dataclass(frozen=True, slots=True)

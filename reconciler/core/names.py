@@ -45,6 +45,7 @@ KONNECTOR_IMAGE_REPOSITORY: Final = "public.ecr.aws/w5n9a2g2/klutch/konnector"
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _CUT: Final = 24
 _BASE62: Final = string.digits + string.ascii_letters  # lower before upper case
+_DIGITS: Final = 10  # of base32 in the name of a space: 50 bits
 _KUBE: Final = "kube-"  # what the names of Kubernetes' own namespaces begin with
 
 
@@ -108,8 +109,13 @@ def direct_space(fleet: str, cluster: str) -> str:
     Of fixed length and without inner dashes after the prefix, so that no space is a prefix of
     another.
     """
-    digest = hashlib.sha256(f"{fleet}/{cluster}".encode()).digest()
-    return f"cluster-{base64.b32encode(digest).decode().lower()[:10]}"
+    return space_name("cluster-", f"{fleet}/{cluster}")
+
+
+def space_name(prefix: str, identity: str) -> str:
+    """Return the name of a new space: the same for each replica, and for no other identity."""
+    digest = hashlib.sha256(identity.encode()).digest()
+    return f"{prefix}{base64.b32encode(digest).decode().lower()[:_DIGITS]}"
 
 
 def kubeconfig_secret(space: str) -> str:

@@ -7,16 +7,9 @@ import pytest
 
 from bind.bounds import owner_of
 from bind.door import sessions
-from bind.door.identity import (
-    Identity,
-    Naming,
-    Refused,
-    identity_of,
-    owner_key,
-    space_identity,
-    space_name,
-)
+from bind.door.identity import Identity, Naming, Refused, identity_of, owner_key, space_identity
 from bind.door.sessions import CODE, LOGIN, SESSION, UI, Code, Keys, Login, Session, Visit, Wish
+from reconciler.core import names
 from reconciler.oidc.tokens import Claims
 
 ISSUER: Final = "https://idp.example.org"
@@ -93,7 +86,7 @@ IDENTITIES: Final = [
 def test_no_two_identities_and_app_clusters_share_a_space() -> None:
     annotations = [space_identity(one, cid) for one in IDENTITIES for cid in ("1", "2", "1-1")]
     assert len(set(annotations)) == len(annotations)
-    named = {space_name("cluster-", one) for one in annotations}
+    named = {names.space_name("cluster-", one) for one in annotations}
     assert len(named) == len(annotations)
 
 
