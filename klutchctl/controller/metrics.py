@@ -7,6 +7,7 @@ Times are Unix times, so that an age is `time() - metric` (the practice of Prome
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -125,21 +126,26 @@ class FleetMetrics(Collector, Observer):
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.registry.register(self)
+        self._counter = partial(Counter, namespace="klutchctl", registry=self.registry)
+        self._gauge = partial(Gauge, namespace="klutchctl", registry=self.registry)
+        self._histogram = partial(
+            Histogram, namespace="klutchctl", registry=self.registry, buckets=_LONG
+        )
         self._add_rounds()
         self._add_source()
         self._add_events()
 
     def _add_rounds(self) -> None:
         self._rounds = self._counter(
-            "watch_rounds_total", "Rounds, by result.", "trigger", "result"
+            "watch_rounds_total", "Rounds, by result.", ("trigger", "result")
         )
         self._outcomes = self._counter(
-            "watch_outcomes_total", "Lines of plans, by result.", "status"
+            "watch_outcomes_total", "Lines of plans, by result.", ("status",)
         )
         self._duration = self._histogram(
             "watch_round_duration_seconds",
             "From the start of a round to its end.",
-            "trigger",
+            ("trigger",),
             buckets=_SECONDS,
         )
         self._success = self._gauge(
@@ -148,7 +154,7 @@ class FleetMetrics(Collector, Observer):
         self._guards = self._gauge(
             "watch_guards_held",
             "Times that a guard held something back in the last round.",
-            "guard",
+            ("guard",),
         )
 
     def _add_source(self) -> None:
@@ -174,18 +180,18 @@ class FleetMetrics(Collector, Observer):
         self._until_ready = self._histogram(
             "unit_time_to_ready_seconds",
             "From the start of the round that wrote a unit until it is Ready.",
-            "action",
+            ("action",),
         )
         self._repairs = self._counter(
             "drift_repairs_total",
             "Repaired objects: they differed, though the files had not changed.",
-            "control_plane",
+            ("control_plane",),
         )
         self._hooks = self._counter(
-            "webhook_requests_total", "Calls of webhooks, by outcome.", "hook", "result"
+            "webhook_requests_total", "Calls of webhooks, by outcome.", ("hook", "result")
         )
         self._notifications = self._counter(
-            "notifications_total", "Notifications, by outcome.", "sink", "result"
+            "notifications_total", "Notifications, by outcome.", ("sink", "result")
         )
 
     def describe(self) -> list[Metric]:
@@ -273,18 +279,6 @@ class FleetMetrics(Collector, Observer):
     def _count(self, task: Task, result: str, seconds: float) -> None:
         self._rounds.labels(task.trigger.value, result).inc()
         self._duration.labels(task.trigger.value).observe(seconds)
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"klutchctl_{name}", text, labels, registry=self.registry)
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"klutchctl_{name}", text, labels, registry=self.registry)
-
-    def _histogram(
-        self, name: str, text: str, *labels: str, buckets: Sequence[float] = _LONG
-    ) -> Histogram:
-        name = f"klutchctl_{name}"
-        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
 
 def _place(change: Change) -> tuple[str, str, str, str]:

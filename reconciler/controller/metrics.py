@@ -7,6 +7,7 @@ names of clusters, never of objects.
 
 from collections import Counter as Count
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -28,33 +29,36 @@ class Metrics:
         self.activity = Activity()
         ProcessCollector(registry=self.registry)
         self._views = _Views(self.registry)
-        self.depth = self._gauge("workqueue_depth", "Keys that wait to be worked on.", "name")
-        self.adds = self._counter("workqueue_adds", "Keys that came to wait.", "name")
-        self.retries = self._counter("workqueue_retries", "Keys that came again.", "name")
-        self.waited = self._histogram(
-            "workqueue_queue_duration_seconds", "How long keys waited.", "name"
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry, buckets=_SECONDS)
+        self.depth = gauge("workqueue_depth", "Keys that wait to be worked on.", ("name",))
+        self.adds = counter("workqueue_adds", "Keys that came to wait.", ("name",))
+        self.retries = counter("workqueue_retries", "Keys that came again.", ("name",))
+        self.waited = histogram(
+            "workqueue_queue_duration_seconds", "How long keys waited.", ("name",)
         )
-        self.active = self._gauge("klutch_active_workers", "Keys worked on now.", "controller")
-        self.ends = self._counter(
-            "klutch_reconcile", "Reconciles of a key, by result.", "controller", "result"
+        self.active = gauge("klutch_active_workers", "Keys worked on now.", ("controller",))
+        self.ends = counter(
+            "klutch_reconcile", "Reconciles of a key, by result.", ("controller", "result")
         )
-        self.errors = self._counter(
-            "klutch_reconcile_errors", "Ends of work on a key with an error.", "controller"
+        self.errors = counter(
+            "klutch_reconcile_errors", "Ends of work on a key with an error.", ("controller",)
         )
-        self.seconds = self._histogram(
-            "klutch_reconcile_time_seconds", "How long the work on a key took.", "controller"
+        self.seconds = histogram(
+            "klutch_reconcile_time_seconds", "How long the work on a key took.", ("controller",)
         )
-        self.leader = self._gauge(
-            "klutch_leader_election_master_status", "1 while this process leads.", "name"
+        self.leader = gauge(
+            "klutch_leader_election_master_status", "1 while this process leads.", ("name",)
         )
-        self._events = self._counter("klutch_events", "Kubernetes Events, by outcome.", "result")
-        self._blocked_writes = self._counter(
-            "klutch_held_writes", "Writes that a guard against loss blocked, each time.", "verb"
+        self._events = counter("klutch_events", "Kubernetes Events, by outcome.", ("result",))
+        self._blocked_writes = counter(
+            "klutch_held_writes", "Writes that a guard against loss blocked, each time.", ("verb",)
         )
-        self._orphans = self._gauge(
+        self._orphans = gauge(
             "klutch_orphaned_copies",
             "Copies that are kept though their origin is absent.",
-            "resource",
+            ("resource",),
         )
 
     def controller(self, name: str) -> "ControllerMetrics":
@@ -86,15 +90,6 @@ class Metrics:
     def orphans(self, resource: str, change: int) -> None:
         """Count so many more orphaned copies of a resource, or fewer."""
         self._orphans.labels(resource).inc(change)
-
-    def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
-        return Counter(name, documentation, labels, registry=self.registry)
-
-    def _gauge(self, name: str, documentation: str, *labels: str) -> Gauge:
-        return Gauge(name, documentation, labels, registry=self.registry)
-
-    def _histogram(self, name: str, documentation: str, *labels: str) -> Histogram:
-        return Histogram(name, documentation, labels, buckets=_SECONDS, registry=self.registry)
 
 
 class StateCounts:
