@@ -12,13 +12,11 @@ from reconciler.blueprints import cel, policies, rbac
 from reconciler.blueprints.policies import Policy, Rule, of_kind
 from reconciler.core import names, refs
 from reconciler.core.manifest import JSON, Manifest, get_map, get_maps, get_text, get_texts
-from reconciler.doctor.rights import Scope, Side, Task, account
+from reconciler.doctor.rights import KONNECTOR, KONNECTOR_ROLES, Scope, Side, Task, account
 from reconciler.fleet.values import Mode
 
 _HERE: Final = "request.namespace"
 _BIND: Final = cel.text(names.KLUTCH_NAMESPACE)
-_KONNECTOR: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR)
-_KONNECTOR_ROLES: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR_CLUSTER_ROLE)
 
 
 def wanted(side: Side, scope: Scope) -> tuple[Policy, ...]:
@@ -195,7 +193,7 @@ def _konnector(scope: Scope) -> Iterator[Rule]:
     """Yield the policies for the konnector that an apply deploys, and for its rights."""
     yield of_kind(
         cel.about(refs.SERVICE_ACCOUNT),
-        must=f"variables.name in {cel.texts(_KONNECTOR)}",
+        must=f"variables.name in {cel.texts(KONNECTOR)}",
         message="it writes the accounts of a konnector only",
     )
     yield of_kind(
@@ -211,9 +209,9 @@ def _konnector(scope: Scope) -> Iterator[Rule]:
         must=cel.either(
             cel.IS_DELETE,
             cel.both(
-                f"variables.name in {cel.texts(_KONNECTOR_ROLES)}",
-                f"object.roleRef.name in {cel.texts(_KONNECTOR_ROLES)}",
-                cel.either(*(cel.subjects(one, namespace=f"[{_BIND}]") for one in _KONNECTOR)),
+                f"variables.name in {cel.texts(KONNECTOR_ROLES)}",
+                f"object.roleRef.name in {cel.texts(KONNECTOR_ROLES)}",
+                cel.either(*(cel.subjects(one, namespace=f"[{_BIND}]") for one in KONNECTOR)),
             ),
         ),
         message="it gives the roles of a konnector only, and to a konnector only",
@@ -223,7 +221,7 @@ def _konnector(scope: Scope) -> Iterator[Rule]:
         must=cel.either(
             cel.IS_DELETE,
             cel.both(
-                f"variables.name in {cel.texts(_KONNECTOR_ROLES)}",
+                f"variables.name in {cel.texts(KONNECTOR_ROLES)}",
                 cel.NOT_AGGREGATED,
                 *(() if scope.full else (_only(_rules(scope)),)),
             ),

@@ -114,8 +114,8 @@ def scope_of_fleet(fleet: values.Fleet, only: Collection[str] | None = None) -> 
     return scope_of(fleet, chosen, planes, units=units)
 
 
-_KONNECTOR: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR)
-_KONNECTOR_ROLES: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR_CLUSTER_ROLE)
+KONNECTOR: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR)
+KONNECTOR_ROLES: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR_CLUSTER_ROLE)
 _SPACE_SECRETS: Final = (names.BINDER, names.KUBECONFIG)
 _BIND: Final = names.KLUTCH_NAMESPACE
 
@@ -177,9 +177,9 @@ def _plan_in_app(scope: Scope) -> Iterator[Right]:
     if values.Mode.DIRECT in scope.modes:
         yield _right(refs.LEASE, "get", only=(names.KONNECTOR_LEASE,))
     yield _right(refs.DEPLOYMENT, "get", at=_BIND, only=(names.KONNECTOR,))
-    yield _right(refs.SERVICE_ACCOUNT, "get", at=_BIND, only=_KONNECTOR)
+    yield _right(refs.SERVICE_ACCOUNT, "get", at=_BIND, only=KONNECTOR)
     for kind in (refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING):
-        yield _right(kind, "get", only=_KONNECTOR_ROLES)
+        yield _right(kind, "get", only=KONNECTOR_ROLES)
     yield from _services(scope, "list")
 
 
@@ -227,13 +227,13 @@ def _konnector() -> Iterator[Right]:
     yield _right(refs.DEPLOYMENT, "create", at=_BIND)
     yield _right(refs.DEPLOYMENT, "delete", "patch", at=_BIND, only=(names.KONNECTOR,))
     yield _right(refs.SERVICE_ACCOUNT, "create", at=_BIND)
-    yield _right(refs.SERVICE_ACCOUNT, "delete", "patch", at=_BIND, only=_KONNECTOR)
+    yield _right(refs.SERVICE_ACCOUNT, "delete", "patch", at=_BIND, only=KONNECTOR)
     for kind in (refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING):
         yield _right(kind, "create")
-        yield _right(kind, "delete", "patch", only=_KONNECTOR_ROLES)
+        yield _right(kind, "delete", "patch", only=KONNECTOR_ROLES)
     # To give a konnector rights that one has not: `escalate` has no name to check in a POST.
     yield _right(refs.CLUSTER_ROLE, "escalate")
-    yield _right(refs.CLUSTER_ROLE, "bind", only=_KONNECTOR_ROLES)
+    yield _right(refs.CLUSTER_ROLE, "bind", only=KONNECTOR_ROLES)
 
 
 def _services(scope: Scope, *verbs: str) -> Iterator[Right]:
