@@ -2,13 +2,10 @@
 
 import asyncio
 import base64
-import ssl
-from datetime import UTC, datetime
 
 import pytest
 import uvloop
 
-from klutchctl.sandbox import credentials
 from reconciler.core import errors
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import CONFIG_MAP, Ref
@@ -19,6 +16,7 @@ from reconciler.kube.connection import ClientCertificate, Connection, Token
 from reconciler.kube.credentials import Auth, credential_source
 from reconciler.kube.limits import Limits
 from reconciler.kube.transport import Transport
+from tests.support.broker_wire import certified
 from tests.support.eventually import eventually
 from tests.support.listener import Proxy
 
@@ -26,6 +24,7 @@ WHOLE = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespac
 LENGTH = b"Content-Length: %d\r\n\r\n" % len(WHOLE)
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKS = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+FINE = OK + LENGTH + WHOLE
 ASKED = Ref("plain", CONFIG_MAP, "a", "x")
 QUICK = Limits(connect_timeout=5, read_timeout=0.5, deadline=20, max_body=2**20)
 
@@ -160,7 +159,7 @@ async def test_octets_that_nobody_asked_for_answer_nothing(more, at_once):
 async def test_a_connection_is_kept_for_some_time(monkeypatch):
     monkeypatch.setattr(transport, "_IDLE_SECONDS", 0.2)
     async with (
-        Scripted(OK + LENGTH + WHOLE) as server,
+        Scripted(FINE) as server,
         KubeCluster(server.connection, limits=QUICK) as cluster,
     ):
         await cluster.get(ASKED)
@@ -218,36 +217,26 @@ async def pump(source, target):
 
 
 @pytest.fixture
-def authority(tmp_path):
-    now = datetime.now(UTC)
-    authority = credentials.authority("proxied", now=now)
-    pair = credentials.issue(authority, "proxied", use=credentials.Use.SERVER, now=now)
-    (tmp_path / "tls.crt").write_bytes(pair.certificate_pem)
-    (tmp_path / "tls.key").write_bytes(pair.key_pem)
-    return authority.certificate_pem.decode()
-
-
-@pytest.fixture
-def tls(authority, tmp_path):
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    return context
+def known(tmp_path):
+    return certified(tmp_path)
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("to_proxy", ["http", "https"])
 @pytest.mark.parametrize("to_server", ["http", "https"])
-async def test_a_proxy_leads_to_the_server(authority, tls, loop, to_proxy, to_server):
+async def test_a_proxy_leads_to_the_server(known, loop, to_proxy, to_server):
     def asked():
         with asyncio.Runner(loop_factory=loop) as runner:
             return runner.run(ask(connection))
 
     async with (
-        Scripted(OK + LENGTH + WHOLE, tls=tls if to_server == "https" else None) as server,
-        HttpProxy(tls=tls if to_proxy == "https" else None) as proxy,
+        Scripted(
+            OK + LENGTH + WHOLE, tls=known.context if to_server == "https" else None
+        ) as server,
+        HttpProxy(tls=known.context if to_proxy == "https" else None) as proxy,
     ):
         token = Token(Secret("t0ken"))
-        connection = Connection("plain", server.url, token, ca=authority, proxy=proxy.url)
+        connection = Connection("plain", server.url, token, ca=known.ca, proxy=proxy.url)
         assert await asyncio.to_thread(asked) is not None
         assert b"Bearer t0ken" in server.requests[0]
         assert (b"t0ken" in proxy.requests[0]) is (to_server == "http")
@@ -262,40 +251,29 @@ PROXIES = {
 
 
 @pytest.mark.parametrize(("answer", "reason"), PROXIES.values(), ids=PROXIES.keys())
-async def test_a_proxy_that_leads_nowhere(authority, tls, answer, reason):
-    async with Scripted(OK, tls=tls) as server, HttpProxy(answer=answer) as proxy:
-        connection = Connection("plain", server.url, ca=authority, proxy=proxy.url)
+async def test_a_proxy_that_leads_nowhere(known, answer, reason):
+    async with Scripted(OK, tls=known.context) as server, HttpProxy(answer=answer) as proxy:
+        connection = Connection("plain", server.url, ca=known.ca, proxy=proxy.url)
         with pytest.raises(errors.Unreachable, match=reason) as caught:
             await ask(connection)
     assert "cret" not in str(caught.value)
 
 
-async def test_a_proxy_with_another_password(authority, tls):
-    async with Scripted(OK, tls=tls) as server, HttpProxy() as proxy:
+async def test_a_proxy_with_another_password(known):
+    async with Scripted(OK, tls=known.context) as server, HttpProxy() as proxy:
         url = Secret(proxy.url.reveal().replace("s%40cret", "other"))
         with pytest.raises(errors.Unreachable, match="the proxy refused with HTTP 407"):
-            await ask(Connection("plain", server.url, ca=authority, proxy=url))
+            await ask(Connection("plain", server.url, ca=known.ca, proxy=url))
 
 
 # Client certificates
 
 
-async def test_a_new_client_certificate_has_connections_of_its_own(authority, tls, tmp_path):
-    now = datetime.now(UTC)
-    signer = credentials.authority("clients", now=now)
-    pairs = [
-        credentials.issue(signer, name, use=credentials.Use.CLIENT, now=now)
-        for name in ("first", "second")
-    ]
-    first, second = (
-        Auth(None, ClientCertificate(pair.certificate_pem.decode(), Secret(pair.key_pem.decode())))
-        for pair in pairs
-    )
-    (tmp_path / "clients.crt").write_bytes(signer.certificate_pem)
-    tls.load_verify_locations(tmp_path / "clients.crt")
-    tls.verify_mode = ssl.CERT_REQUIRED
-    async with Scripted(OK + LENGTH + WHOLE, tls=tls) as server:
-        connection = Connection("plain", server.url, ca=authority)
+async def test_a_new_client_certificate_has_connections_of_its_own(known):
+    pair = ClientCertificate(known.client["tls.crt"], Secret(known.client["tls.key"]))
+    first, second = Auth(None, pair), Auth()
+    async with Scripted(FINE, tls=known.context) as server:
+        connection = Connection("plain", server.url, ca=known.ca)
         calls = Transport(
             connection, credentials=credential_source(connection), limits=QUICK, agent="tests"
         )
