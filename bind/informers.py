@@ -255,12 +255,7 @@ def _space_of_role(role: Manifest) -> Iterable[str]:
 
 
 def _source(binding: Manifest) -> Iterable[ObjectKey]:
-    ref = ("spec", "kubeconfigSecretRef")
-    return [
-        ObjectKey(
-            manifest.get_text(binding, *ref, "namespace"), manifest.get_text(binding, *ref, "name")
-        )
-    ]
+    return [api.secret_of(binding)]
 
 
 def index_key(resource: GroupResource) -> str:

@@ -7,15 +7,14 @@ from typing import Final
 from bind.app_cluster_binding import decide
 from bind.app_cluster_binding.facts import Seen, Space, Terms
 from bind.informers import NAME, OWNER, RESOURCE, SOURCE, SPACE, Informers, index_key
-from reconciler.api import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING, secret_of
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.core import names, refs
 from reconciler.core.decision import Decision, preconditions_of
-from reconciler.core.manifest import Manifest, get_text, is_deleting, ref_of
+from reconciler.core.manifest import Manifest, is_deleting, ref_of
 from reconciler.core.refs import Kind, ObjectKey, Ref
 
-_SOURCE: Final = ("spec", "kubeconfigSecretRef")
 _SOON: Final = timedelta(seconds=1)  # where the view lags, and its event is yet to come
 
 
@@ -81,9 +80,7 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
         crd = self._ref(refs.CRD, "", APP_CLUSTER_BINDING.resource)
         return Seen(
             app_cluster_binding=live,
-            source=await self._secret(
-                get_text(live, *_SOURCE, "namespace"), get_text(live, *_SOURCE, "name")
-            ),
+            source=await self._secret(*secret_of(live)),
             templates=[
                 one
                 for resource in seen.resources

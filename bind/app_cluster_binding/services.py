@@ -145,7 +145,7 @@ def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) 
         found.append(writes(step, failure=facts.BINDING_FAILED))
     ref = manifest.get_map(live, "spec", "kubeconfigSecretRef")
     if ref != _secret_ref(seen):
-        other = f"{manifest.get_text(ref, 'namespace')}/{manifest.get_text(ref, 'name')}"
+        other = "/".join(api.secret_of(live))
         message = (
             f"APIServiceBinding {manifest.name_of(live)} refers to Secret {other}"
             f" instead of {seen.space_name}/{seen.secret_name}, which"

@@ -147,10 +147,7 @@ def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
     source = seen.source
     assert source is not None  # it is valid
     ref = manifest.get_map(seen.app_cluster_binding, "spec", "kubeconfigSecretRef")
-    if (manifest.get_text(ref, "namespace"), manifest.get_text(ref, "name")) == (
-        seen.space_name,
-        seen.secret_name,
-    ):
+    if api.secret_of(seen.app_cluster_binding) == (seen.space_name, seen.secret_name):
         return ()
     key = manifest.get_text(ref, "key")
     data: dict[str, manifest.JSON] = {key: manifest.get(source, "data", key)}

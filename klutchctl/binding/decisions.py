@@ -114,8 +114,7 @@ def new_binding(
 
 def require_provider(binding: Manifest, *, secret: str) -> None:
     """Refuse a binding of another provider; `secret` leads to this one (D.4). Raises BindEnded."""
-    reference = manifest.get_map(binding, "spec", "kubeconfigSecretRef")
-    place = manifest.get_text(reference, "namespace"), manifest.get_text(reference, "name")
+    place = api.secret_of(binding)
     if place != (names.KLUTCH_NAMESPACE, secret):
         name = manifest.name_of(binding)
         hint = (

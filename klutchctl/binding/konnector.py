@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from klutchctl.binding import Rights
 from klutchctl.binding.response import Wanted
+from reconciler.api import secret_of
 from reconciler.blueprints import consent, objects, policies, rbac
 from reconciler.blueprints import konnector as blueprint
 from reconciler.blueprints.objects import UNMARKED
@@ -127,9 +128,8 @@ def served_by(bindings: Iterable[Manifest]) -> list[Served]:
     found = []
     for binding in bindings:
         plural, _, group = manifest.name_of(binding).partition(".")
-        secret = manifest.get_text(binding, "spec", "kubeconfigSecretRef", "name")
         claims = manifest.get_maps(binding, "spec", "permissionClaims")
-        found.append(Served(GroupResource(group, plural), secret, claims))
+        found.append(Served(GroupResource(group, plural), secret_of(binding).name, claims))
     return found
 
 

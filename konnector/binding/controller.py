@@ -39,7 +39,7 @@ NAME: Final = "name"
 _SECRET: Final = "secret"
 INDEXES: Final[Mapping[str, Index]] = {
     NAME: lambda live: (manifest.name_of(live),),
-    _SECRET: lambda live: (judge.place(live),),
+    _SECRET: lambda live: (api.secret_of(live),),
 }
 _SOON: Final = timedelta(seconds=1)
 _WITHDRAWN: Final = 30.0  # seconds without an export before instances report it
@@ -134,7 +134,7 @@ class Bindings:
         if live is None:
             return await self._gone(key)
         self._gone_since.pop(key, None)
-        place = judge.place(live)
+        place = api.secret_of(live)
         self.secrets.need(key, [place])
         if all(place) and not self.secrets.knows(place):
             return _WAIT
@@ -196,7 +196,7 @@ class Bindings:
         return await release.look(self._cluster, self._view, live, provider, has_namesake=double)
 
     def _judged(self, live: Manifest) -> Judged:
-        secret = self.secrets.object(judge.place(live))
+        secret = self.secrets.object(api.secret_of(live))
         return judge.judge(live, secret, control_plane_mode=self._context.control_plane_mode)
 
     async def _gone(self, key: ObjectKey) -> timedelta | None:

@@ -10,11 +10,10 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.api import kubeconfig_content
+from reconciler.api import kubeconfig_content, secret_of
 from reconciler.core import conditions
 from reconciler.core.conditions import Condition
 from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.refs import ObjectKey
 from reconciler.kube import kubeconfig
 from reconciler.kube.connection import Connection
 
@@ -40,21 +39,13 @@ class Judged:
         return self.condition.status == conditions.TRUE
 
 
-def place(binding: Manifest) -> ObjectKey:
-    """Return the place of an APIServiceBinding's Secret, each part "" where it names none."""
-    reference = ("spec", "kubeconfigSecretRef")
-    return ObjectKey(
-        get_text(binding, *reference, "namespace"), get_text(binding, *reference, "name")
-    )
-
-
 def judge(binding: Manifest, secret: Manifest | None, *, control_plane_mode: bool) -> Judged:
-    """Return the verdict on the Secret at `place(binding)`; None: there is no such Secret.
+    """Return the verdict on the Secret that the binding refers to; None: there is no such Secret.
 
     In control-plane mode it leads to the app cluster, and needs no namespace: the space is told
     to the program. Else the space is the namespace of the current context (A.5).
     """
-    namespace, name = place(binding)
+    namespace, name = secret_of(binding)
     if not name:
         message = "spec.kubeconfigSecretRef names no kubeconfig secret."
         return Judged(conditions.false(conditions.KUBECONFIG_SECRET_NOT_FOUND, message))

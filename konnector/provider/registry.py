@@ -14,10 +14,11 @@ from weakref import WeakValueDictionary
 
 from konnector import CONTROL_PLANE
 from konnector.context import AgentContext, ProviderCallbacks
-from konnector.kubeconfig import connections, judge
+from konnector.kubeconfig import connections
 from konnector.kubeconfig.connections import Probed, RotatingCluster
 from konnector.kubeconfig.judge import Judged
 from konnector.provider.provider import Provider
+from reconciler.api import secret_of
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import conditions
 from reconciler.core.errors import KlutchError
@@ -243,7 +244,7 @@ class Providers(TaskSupervisor):
         """Ask the app cluster whether one of these bindings still refers to a Secret."""
         for key in [key for key, one in bindings.items() if one == place]:
             live = await self._bindings.read(key)
-            if live is not None and judge.place(live) == place:
+            if live is not None and secret_of(live) == place:
                 return True
         return False
 

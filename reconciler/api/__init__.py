@@ -26,7 +26,7 @@ from reconciler.core import conditions, field_set, keys, manifest, names
 from reconciler.core.conditions import FALSE, Condition
 from reconciler.core.keys import API_VERSION, KLUTCH_GROUP, TEMPLATE_GROUP
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import GroupResource, Kind
+from reconciler.core.refs import GroupResource, Kind, ObjectKey
 from reconciler.core.times import moment, span
 
 # Klutch up to 1.5.0 serves it cluster-scoped: the live CRD decides which path is right.
@@ -141,12 +141,8 @@ def reports_sync(export: manifest.Manifest | None) -> bool:
 
 def reports_end_of_sync(export: manifest.Manifest | None) -> bool:
     """Return whether a konnector reports that it has stopped, because the binding is gone."""
-    connected = connected_of(export)
-    reason = conditions.BINDING_NOT_FOUND.reason
-    return connected is not None and (connected.status, connected.reason) == (
-        conditions.FALSE,
-        reason,
-    )
+    connected = conditions.get(export, conditions.CONNECTED, conditions.FALSE)
+    return connected is not None and connected.reason == conditions.BINDING_NOT_FOUND.reason
 
 
 def offered_resource(template: manifest.Manifest) -> GroupResource:
@@ -226,6 +222,14 @@ CA_KEY: Final = "ca.crt"
 
 _LENGTH: Final = 32
 _NOTED: Final = 16
+
+
+def secret_of(live: manifest.Manifest | None) -> ObjectKey:
+    """Return the Secret whose kubeconfig an object refers to; a part that it leaves out is ""."""
+    reference = manifest.get_map(live, "spec", "kubeconfigSecretRef")
+    return ObjectKey(
+        manifest.get_text(reference, "namespace"), manifest.get_text(reference, "name")
+    )
 
 
 def kubeconfig_content(secret: manifest.Manifest, key: str) -> bytes | str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.api import API_SERVICE_BINDING, APP_CLUSTER_BINDING, is_established
+from reconciler.api import API_SERVICE_BINDING, APP_CLUSTER_BINDING, is_established, secret_of
 from reconciler.apply import GOOD, Options, Outcome, Status, object_writer, service_objects
 from reconciler.apply.object_writer import Clusters, ClusterWriter, Unfilled
 from reconciler.apply.patches import Stale
@@ -23,7 +23,6 @@ from reconciler.fleet.values import Mode, UnitKey
 from reconciler.observe import visits
 from reconciler.planning.changes import Action, Change
 from reconciler.planning.clusters import is_new_address
-from reconciler.planning.placement import secret_of
 
 OnOutcome = Callable[[Outcome], None]
 

@@ -30,7 +30,6 @@ from reconciler.fleet.wanted import Placement
 from reconciler.kube.requests import Propagation
 from reconciler.observe.objects import observed
 from reconciler.planning.changes import Action, Change
-from reconciler.planning.placement import secret_of
 
 _AT_ONCE: Final = 8
 
@@ -250,10 +249,9 @@ async def note_kubeconfig(plane: ClusterWriter, ref: Ref) -> None:
     live = await plane.read(ref)
     if live is None:
         return
-    reference = m.get_map(live, "spec", "kubeconfigSecretRef")
-    namespace = m.get_text(reference, "namespace") or m.namespace_of(live)
-    name = m.get_text(reference, "name") or names.KUBECONFIG
-    secret = await plane.read(Ref(ref.cluster, SECRET, namespace, name))
+    namespace, name = api.secret_of(live)
+    place = namespace or m.namespace_of(live), name or names.KUBECONFIG
+    secret = await plane.read(Ref(ref.cluster, SECRET, *place))
     facts = None if secret is None else api.kubeconfig_facts_of(observed(SECRET, secret))
     if facts is None:
         return
@@ -278,7 +276,7 @@ async def binding_note(app: ClusterWriter, secret: Ref, plane: ClusterWriter, sp
 async def note_binding(app: ClusterWriter, ref: Ref, plane: ClusterWriter, space: str) -> None:
     live = await app.read(ref)
     if live is not None:
-        secret = Ref(ref.cluster, SECRET, *secret_of(live))
+        secret = Ref(ref.cluster, SECRET, *api.secret_of(live))
         await put_note(app, ref, await binding_note(app, secret, plane, space))
 
 
@@ -296,7 +294,7 @@ async def note_bindings(change: Change, clusters: Clusters, plane: str) -> None:
     note = await binding_note(app, secret, clusters(plane), placed.space)
     for binding in await list_bindings(app, place):
         is_ours = m.labels_of(binding).get(keys.FLEET) == fleet
-        if is_ours and secret_of(binding) == (secret.namespace, secret.name):
+        if is_ours and api.secret_of(binding) == (secret.namespace, secret.name):
             ref = Ref(secret.cluster, api.API_SERVICE_BINDING, place, m.name_of(binding))
             await put_note(app, ref, note)
 

@@ -62,7 +62,7 @@ def _kept(site: Site, usual: tuple[str, str]) -> Mapping[str, tuple[str, str]]:
     return {
         name_of(binding): named
         for binding in placement.bindings(site.app)
-        if (named := placement.secret_of(binding)) != usual
+        if (named := api.secret_of(binding)) != usual
         and named[0] == names.KLUTCH_NAMESPACE
         and _leads_to_space(site, named, source)
     }

@@ -18,7 +18,6 @@ from reconciler.core.conditions import FALSE, TRUE, Condition
 from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is_deleting
 from reconciler.core.times import moment
 from reconciler.fleet.values import UnitKey
-from reconciler.planning import placement
 
 PROGRESSING_FOR: Final = timedelta(minutes=2)
 
@@ -210,7 +209,7 @@ def _seen_fault(unit: UnitKey, facts: UnitFacts) -> _Fault | None:
 def _binding_fault(unit: UnitKey, binding: Manifest, facts: UnitFacts) -> _Fault | None:
     if is_deleting(binding):
         return _doomed("BindingDeleting", binding, f"APIServiceBinding {unit.name}")
-    named = placement.secret_of(binding)
+    named = api.secret_of(binding)
     if named != facts.secret:
         found, wanted = "/".join(named), "/".join(facts.secret)
         refers = f"APIServiceBinding {unit.name} refers to Secret {found}, not {wanted}"

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, leases
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, leases, secret_of
 from reconciler.core import keys, names, refs
 from reconciler.core import manifest as m
 from reconciler.core.live import (
@@ -138,7 +138,7 @@ def _notes(namespace: Manifest, fleet: Fleet, uids: Collection[str]) -> bool:
 
 def _led_to(app: Index) -> Iterator[str]:
     """Yield the namespaces of kubeconfigs, which anybody there may have written."""
-    for secret in {placement.secret_of(binding) for binding in placement.bindings(app)}:
+    for secret in {secret_of(binding) for binding in placement.bindings(app)}:
         space = placement.leads_to(app.get(refs.SECRET, *secret))
         if space and not _NAMESPACE.problem_of(space):
             yield space
@@ -194,7 +194,7 @@ def secrets_of_cluster_bindings(bindings: Iterable[Manifest]) -> set[tuple[str, 
         (m.namespace_of(binding), name)
         for binding in bindings
         if keys.APP_CLUSTER_BINDING_NAME not in m.labels_of(binding)
-        and (name := m.get_text(binding, "spec", "kubeconfigSecretRef", "name"))
+        and (name := secret_of(binding).name)
         and name not in SECRETS
     }
 
@@ -226,8 +226,7 @@ def secrets_of_app_cluster_bindings(
         identity = m.namespace_of(binding), m.name_of(binding)
         labelled = m.labels_of(binding).get(keys.FLEET) == fleet.name
         if identity in ours or (labelled and kept.contains(binding)):
-            secret = m.get_text(binding, "spec", "kubeconfigSecretRef", "name")
-            namespace = m.get_text(binding, "spec", "kubeconfigSecretRef", "namespace")
+            namespace, secret = secret_of(binding)
             if secret and namespace:
                 yield namespace, secret
 

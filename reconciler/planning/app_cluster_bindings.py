@@ -70,14 +70,13 @@ def _placed(fleet: Fleet, cluster: AppCluster, fresh: Placement, live: Manifest)
         resource for resource in listed if (resource.group, resource.plural) not in wanted
     )
     policies = policies_of(live)
-    secret = ("spec", "kubeconfigSecretRef")
+    secret = api.secret_of(live)
     return replace(
         fresh,
         app_cluster_binding=(manifest.namespace_of(live), manifest.name_of(live)),
         space=names.app_cluster_binding_space(manifest.namespace_of(live), manifest.name_of(live)),
-        kubeconfig_namespace=manifest.get_text(live, *secret, "namespace")
-        or fresh.kubeconfig_namespace,
-        kubeconfig_name=manifest.get_text(live, *secret, "name") or fresh.kubeconfig_name,
+        kubeconfig_namespace=secret.namespace or fresh.kubeconfig_namespace,
+        kubeconfig_name=secret.name or fresh.kubeconfig_name,
         # What left stays listed here: letting it go is a line of its own.
         unmanaged=unmanaged,
         policies={one.name: policies[one.name] for one in unmanaged if one.name in policies},

@@ -82,7 +82,7 @@ def _unnoted_bindings(site: Site, salt: str, changes: Sequence[Change]) -> Itera
         return
     source = _source_after_apply(site)
     for binding in _own_bindings(site):
-        ref = Ref(site.app.name, refs.SECRET, *placement.secret_of(binding))
+        ref = Ref(site.app.name, refs.SECRET, *api.secret_of(binding))
         secret = None if ref in written else site.app.at(ref)
         facts = None if secret is None else api.mirrored_facts(secret, source)
         noted = manifest.annotations_of(binding).get(keys.CREDENTIAL, "")

@@ -216,7 +216,7 @@ def _referenced(app: Index) -> Iterator[Manifest]:
     """Yield the kubeconfig Secrets that the app cluster's bindings name, each once."""
     seen = set()
     for binding in bindings(app):
-        namespace, name = secret_of(binding)
+        namespace, name = api.secret_of(binding)
         secret = app.get(SECRET, namespace, name)
         if secret is not None and (namespace, name) not in seen:
             seen.add((namespace, name))
@@ -229,7 +229,7 @@ def _unknowable(fleet: Fleet, cluster: AppCluster, app: Index) -> Blocked | None
         return None
     wanted = {unit.name for unit in fleet.units if unit.cluster == cluster.name}
     for binding in bindings(app):
-        namespace, name = secret_of(binding)
+        namespace, name = api.secret_of(binding)
         secret = app.get(SECRET, namespace, name)
         unread = secret is None or api.kubeconfig_facts_of(secret) is None
         if (
@@ -257,12 +257,6 @@ def bindings(app: Index) -> Sequence[Manifest]:
 def _bindings(app: Index) -> Sequence[Manifest]:
     place = "" if app.seen.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
     return sorted(app.inside(api.API_SERVICE_BINDING, place), key=manifest.name_of)
-
-
-def secret_of(binding: Manifest) -> tuple[str, str]:
-    """Return namespace and name of the kubeconfig Secret that an APIServiceBinding uses."""
-    reference = manifest.get_map(binding, "spec", "kubeconfigSecretRef")
-    return manifest.get_text(reference, "namespace"), manifest.get_text(reference, "name")
 
 
 def _new(
@@ -321,7 +315,7 @@ def _consumer_secret(fleet: Fleet, source: Manifest | None, space: str, app: Ind
     """
     used = set()
     # Nearly all bindings of a cluster name one Secret, which is looked at once.
-    ways = {(*secret_of(binding), is_of(binding, fleet, app.name)) for binding in bindings(app)}
+    ways = {(*api.secret_of(binding), is_of(binding, fleet, app.name)) for binding in bindings(app)}
     for namespace, name, ours in ways:
         secret = app.get(SECRET, namespace, name)
         same = same_way(secret, source, space)
@@ -353,5 +347,4 @@ def same_way(secret: Manifest | None, source: Manifest | None, space: str) -> bo
 
 
 def secret_name(cluster_binding: Manifest) -> str:
-    found = manifest.get_text(cluster_binding, "spec", "kubeconfigSecretRef", "name")
-    return found or names.KUBECONFIG
+    return api.secret_of(cluster_binding).name or names.KUBECONFIG

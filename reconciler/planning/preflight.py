@@ -235,7 +235,7 @@ def _left_behind(site: Site) -> Blocked | None:
     there = site.live_root is not None
     spaces: dict[tuple[str, str], str] = {}  # by Secret: most bindings use the same
     for binding in _our_bindings(site):
-        way = placement.secret_of(binding)
+        way = api.secret_of(binding)
         if way not in spaces:
             spaces[way] = placement.leads_to(site.app.get(SECRET, *way)) or site.placement.space
         space = spaces[way]

@@ -23,7 +23,6 @@ from reconciler.planning.placement import (
     bindings,
     recorded,
     secret_name,
-    secret_of,
     unreadable,
 )
 from reconciler.planning.prune_units import Prune
@@ -323,7 +322,7 @@ def _guests(gone: ClusterPrune) -> tuple[str, ...]:
         if not _requested(one) <= leave
     }
     for binding in prune_units.unmanaged_bindings(site):
-        if secret_of(binding) == (names.KLUTCH_NAMESPACE, site.placement.consumer_secret):
+        if api.secret_of(binding) == (names.KLUTCH_NAMESPACE, site.placement.consumer_secret):
             stay.add(manifest.name_of(binding))
     return tuple(sorted(stay))
 

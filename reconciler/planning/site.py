@@ -94,9 +94,8 @@ def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
         facts = api.noted_facts(m.annotations_of(carrier).get(keys.CREDENTIAL, ""))
         if facts is not None:
             beside = m.namespace_of(carrier)
-            reference = m.get_map(carrier, "spec", "kubeconfigSecretRef")
-            namespace = m.get_text(reference, "namespace") or beside
-            name = m.get_text(reference, "name") or names.KUBECONFIG
+            secret = api.secret_of(carrier)
+            namespace, name = secret.namespace or beside, secret.name or names.KUBECONFIG
             noted = own if namespace == beside else others
             noted[namespace, name] = {
                 "apiVersion": SECRET.api_version,

@@ -18,7 +18,7 @@ from reconciler.planning import permission_claims
 from reconciler.planning.changes import Action, Change, Step, Verb, WidenedClaim
 from reconciler.planning.objects import before_digest, draft_of, obstacle, owned_changes, sealed
 from reconciler.planning.permission_claims import offer_of
-from reconciler.planning.placement import same_way, secret_of
+from reconciler.planning.placement import same_way
 from reconciler.planning.site import Site
 
 _LEFT_AS_IT_IS: Final = frozenset({Action.NOOP, Action.UPDATE})
@@ -92,7 +92,7 @@ def _own_way(site: Site, unit: Unit) -> Placement:
     if not site.is_direct:
         return placement
     live = _live_binding(site, unit)
-    namespace, name = ("", "") if live is None else secret_of(live)
+    namespace, name = ("", "") if live is None else api.secret_of(live)
     if name == placement.consumer_secret:
         return placement
     secret = site.app.get(SECRET, namespace, name)
@@ -238,7 +238,7 @@ def _listed_changes(site: Site, unit: Unit, wanted: Wanted) -> tuple[Change, ...
 
 
 def _leads_elsewhere(live: Manifest, wanted: Wanted) -> bool:
-    return secret_of(live) != secret_of(wanted.manifest)
+    return api.secret_of(live) != api.secret_of(wanted.manifest)
 
 
 def _claims(binding: Manifest) -> list[JSON]:

@@ -88,7 +88,7 @@ def _direct(site: Site) -> Iterator[UnnamedBinding]:
     space = site.placement.space
     for binding in prune_units.unnamed_bindings(site):
         unit = unit_of(site.app.name, manifest.name_of(binding))
-        secret = site.app.get(SECRET, *placement.secret_of(binding))
+        secret = site.app.get(SECRET, *api.secret_of(binding))
         unread = site.app.blind and secret is None
         there = placement.leads_to(secret) or (space if unread else "an unknown place")
         request = site.control_plane.get(api.API_SERVICE_EXPORT_REQUEST, space, unit.name)

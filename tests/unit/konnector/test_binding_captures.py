@@ -19,7 +19,7 @@ from konnector.binding.crd import Owner
 from konnector.binding.decide import Provider
 from konnector.kubeconfig import judge
 from konnector.space import decide as space_decide
-from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, CLUSTER_BINDING
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, CLUSTER_BINDING, secret_of
 from reconciler.blueprints import objects as spaces
 from reconciler.core import conditions
 from reconciler.core import manifest as m
@@ -268,7 +268,7 @@ def test_a_deleted_secret_is_reported_as_the_original_reported_it():
             "control-plane", CLUSTER_BINDING, "cluster-q7x2d", "cluster"
         ],
         source={**held, "type": "Opaque"},
-        targets={judge.place(live): None},
+        targets={secret_of(live): None},
         in_use=judge.fingerprint(content),
     )
     step = only_step(space_decide.mirror(look))
@@ -350,6 +350,6 @@ def test_the_mirrored_secret_is_the_one_that_the_binding_names():
     live = recorded(capture)[
         "app-cluster", API_SERVICE_BINDING, "klutch-bind", "databases.shop.example"
     ]
-    assert ("app-cluster", SECRET, *judge.place(live)) in recorded(capture)
+    assert ("app-cluster", SECRET, *secret_of(live)) in recorded(capture)
     held = recorded(capture)["control-plane", CLUSTER_BINDING, "cluster-q7x2d", "cluster"]
     assert ("control-plane", SECRET, *space_decide.source_place(held)) in recorded(capture)

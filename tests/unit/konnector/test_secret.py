@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from konnector.kubeconfig import judge
+from reconciler.api import secret_of
 from reconciler.blueprints import objects as spaces
 from reconciler.core.live import Address
 from reconciler.core.refs import ObjectKey
@@ -95,7 +96,7 @@ REFERENCES: dict[str, Any] = {
 
 @pytest.mark.parametrize(("binding", "want"), REFERENCES.values(), ids=REFERENCES.keys())
 def test_places(binding, want):
-    assert judge.place(binding) == want
+    assert secret_of(binding) == want
     judged = judge.judge(binding, None, control_plane_mode=False)
     assert judged.condition.reason == "KubeconfigSecretNotFound"
 
