@@ -37,7 +37,7 @@ _SERVER.set_forkserver_preload(
     [
         "__main__",
         "klutchctl.main",
-        "klutchctl.binding.job",
+        "klutchctl.binding.kubectl",
         "klutchctl.commands.apply",
         "klutchctl.kubectl_bind",
         "klutchctl.repository",

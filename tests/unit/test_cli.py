@@ -15,7 +15,8 @@ import typer
 
 from bind import settings as backend_settings
 from bind.osb import settings as osb_settings
-from klutchctl import kubectl_bind, main
+from klutchctl import main
+from klutchctl.binding import kubectl
 from klutchctl.commands import sandbox
 from klutchctl.entry import ExitCode
 from klutchctl.main import clashes
@@ -100,7 +101,7 @@ def test_down_without_a_sandbox_is_fine(capsys, home):
 
 PROGRAMS = {
     "klutchctl": main.run,
-    "kubectl bind": kubectl_bind.run,
+    "kubectl bind": kubectl.run,
     "klutch-bind": backend_settings.parse,
     "klutch-osb": osb_settings.parse,
     "konnector": lambda arguments: konnector_settings.parse(arguments, {}),

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from klutchctl import kubectl_bind
-from klutchctl.binding import Claims, job, kubectl_flags
+from klutchctl.binding import Claims, job, kubectl
 from klutchctl.binding.job import Flags
 from klutchctl.binding.provider import Device, FrontDoor
 from klutchctl.binding.run import Asked, Way, require_issuer
@@ -34,7 +33,7 @@ SAID, OTHER = "https://id.example.org/realms/a", "https://id.example.net/realms/
     ],
 )
 def test_flags_of_the_original_and_our_own(arguments, said):
-    found = vars(kubectl_flags.parse(arguments, apiservice=False))
+    found = vars(kubectl.parse(arguments, apiservice=False))
     assert {name: found[name] for name in said} == said
 
 
@@ -51,7 +50,7 @@ def test_flags_of_the_original_and_our_own(arguments, said):
 )
 def test_other_flags_are_errors(arguments, apiservice):
     with pytest.raises(ConfigError):
-        kubectl_flags.parse(arguments, apiservice=apiservice)
+        kubectl.parse(arguments, apiservice=apiservice)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def test_other_flags_are_errors(arguments, apiservice):
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_code_1(arguments, error, capsys):
-    assert kubectl_bind.run(arguments) == 1
+    assert kubectl.run(arguments) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("Error: ")
     assert error in last
@@ -74,7 +73,7 @@ def test_a_wrong_command_line_is_one_line_and_code_1(arguments, error, capsys):
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["apiservice", "-h"]])
 def test_without_a_url_there_is_help(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
-        kubectl_bind.run(arguments)
+        kubectl.run(arguments)
     assert ended.value.code == 0
     assert "--skip-konnector" in capsys.readouterr().out
 
@@ -91,7 +90,7 @@ def bound(ready, *, provider="", message="", age=0, now=None):
 def test_a_provider_gets_no_name_of_another_cluster_and_no_token(monkeypatch):
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
     arguments = ["https://door.example", "--server=https://10.0.3.7:6443", "--token=t"]
-    name = kubectl_flags.connection(kubectl_flags.parse(arguments, apiservice=False)).name
+    name = kubectl.connection(kubectl.parse(arguments, apiservice=False)).name
     assert [is_shown(one) for one in (name, "dev", "Ab1" * 20)] == [False, True, False]
 
 

@@ -1,16 +1,26 @@
-"""Parses the flags of `kubectl bind` and `kubectl bind apiservice`: Klutch's (D.1), and our own.
+"""The command lines of `kubectl bind` and `kubectl bind apiservice`: Klutch's (D.1), and our own.
 
+Flags, texts and exit codes are those of protocol-bind.md D. `klutchctl bind` has more exit codes.
 Booleans stand alone or as `--flag=true`. Flags without a meaning here are accepted, and ignored.
 """
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 
+import uvloop
+
 from klutchctl.binding import Claims, Rights
+from klutchctl.binding.job import Flags, Job, Source, bound, browser, printed
+from klutchctl.binding.konnector import usual_rights
+from klutchctl.binding.progress import Progress
+from klutchctl.binding.run import Asked, Way, resource_of
+from klutchctl.entry import leaves, sentence
+from klutchctl.render.terminal import visible_lines
 from reconciler.controller.flags import Version
 from reconciler.core.addresses import proxy_fault
 from reconciler.core.errors import ConfigError
@@ -43,6 +53,86 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Refuse a command line, as the original does: without the usage."""
         raise ConfigError(message, where=self.prog)
+
+
+def code(arguments: list[str]) -> int:
+    """Run the command line of a process, and return its exit code."""
+    try:
+        return run(arguments)
+    except SystemExit as ended:  # after --help, and it is yet to be written out
+        return int(ended.code or 0)
+    except KeyboardInterrupt:
+        return 1
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code, 0 or 1. Errors go to stderr."""
+    try:
+        _run(list(arguments))
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        for leaf in leaves(error):
+            print(f"Error: {visible_lines(sentence(leaf))}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(arguments: list[str]) -> None:
+    apiservice = arguments[:1] == ["apiservice"]
+    rest = arguments[1:] if apiservice else arguments
+    flags = parse(rest, apiservice=apiservice)
+    if len(flags.url) > 1 if apiservice else not flags.url:
+        parse(["--help"], apiservice=apiservice)
+    (_bind_apiservice if apiservice else _bind_url)(flags)
+
+
+def _bind_url(flags: argparse.Namespace) -> None:
+    if not flags.url[0].startswith(("http://", "https://")):
+        raise ConfigError(f"unknown argument: {flags.url[0]}", where="kubectl bind")
+    way = Flags.of(vars(flags)).way(browser() if flags.open_browser else None)
+    text = uvloop.run(printed(_job(flags, way), flags.output))
+    if not flags.dry_run:
+        print(file=sys.stderr)
+    print(text, end="")
+
+
+def _bind_apiservice(flags: argparse.Namespace) -> None:
+    source = Source(
+        manifest=flags.file,
+        url=flags.url[0] if flags.url else "",
+        kubeconfig=flags.remote_kubeconfig,
+        secret=(flags.remote_kubeconfig_namespace, flags.remote_kubeconfig_name),
+        namespace=flags.remote_namespace,
+    )
+    source.require()
+    text = uvloop.run(bound(_job(flags, Way()), source))
+    print(file=sys.stderr)
+    print(text, end="")
+
+
+def _job(flags: argparse.Namespace, way: Way) -> Job:
+    asked = Asked(
+        url=flags.url[0] if flags.url else "",
+        way=way,
+        issuer=getattr(flags, "issuer", ""),
+        resources=tuple(map(resource_of, getattr(flags, "resource", ()))),
+        skip_konnector=flags.skip_konnector,
+        konnector_image=flags.konnector_image,
+        no_policy=flags.no_policy,
+        rights=flags.konnector_rbac or usual_rights(flags.konnector_image),
+        dry_run=getattr(flags, "dry_run", False),
+        wait=flags.wait_timeout,
+        ready=flags.wait,
+    )
+    return Job(
+        asked=asked,
+        connection=connection(flags),
+        progress=Progress(),
+        claims=flags.claims,
+        accept=flags.accept,
+        ca_file=getattr(flags, "ca_file", None),
+    )
 
 
 def parse(arguments: Sequence[str], *, apiservice: bool) -> argparse.Namespace:
