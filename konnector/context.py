@@ -20,8 +20,9 @@ from reconciler.core import names
 from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
-from reconciler.kube.cluster import Cluster, SharedReads
+from reconciler.kube.cluster import Cluster
 from reconciler.kube.store import Store
+from reconciler.kube.turns import SharedReads
 
 SOON: Final = timedelta(seconds=1)  # until a view has caught up
 

@@ -39,10 +39,11 @@ from reconciler.core.manifest import Manifest, covers, get, get_text, ref_of
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.kube import crds, kubeconfig
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Cluster, SharedReads
+from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits, of_app_cluster
 from reconciler.kube.networks import Networks
+from reconciler.kube.turns import SharedReads
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
@@ -22,7 +22,6 @@ from reconciler.kube.cluster import (
     Cluster,
     ClusterWrapper,
     Connectivity,
-    Listing,
     WatchEvent,
     Watching,
 )
@@ -51,69 +50,26 @@ class RotatingCluster(ClusterWrapper):
         super().__init__(first)
         self.connectivity = Connectivity()  # also reports when there is a new connection
         self._unfollow = first.connectivity.follow(self.connectivity.report)
-        self._under_way: dict[int, int] = {}
-        self._idle = asyncio.Event()
-        self._retiring: set[asyncio.Task[None]] = set()
-        self._closed = False
 
     def __repr__(self) -> str:
         return f"RotatingCluster({self.inner!r})"
 
     def rotate(self, to: Cluster) -> None:
-        """Use another connection from now on. The old one is closed once nothing uses it.
+        """Use another connection from now on. Calls that are under way over the old one may end.
 
-        Calls that are under way over it may end; what answers to them is still the same cluster.
+        What answers to them is still the same cluster.
         """
         old, self.inner = self.inner, to
         self._unfollow()
         self._unfollow = to.connectivity.follow(self.connectivity.report)
         self.connectivity.report()
-        retiring = asyncio.create_task(self._retire(old))
-        self._retiring.add(retiring)
-        retiring.add_done_callback(self._retiring.discard)
-
-    async def close(self) -> None:
-        """Close the connections. The cluster is not usable afterwards."""
-        self._closed = True
-        self._idle.set()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
-        await self.inner.close()
-
-    async def _retire(self, old: Cluster) -> None:
-        try:
-            async with asyncio.timeout(_CALL_TIMEOUT):
-                while self._under_way.get(id(old)) and not self._closed:
-                    self._idle.clear()
-                    await self._idle.wait()
-        except TimeoutError:
-            log.warning("a replaced connection is closed while calls are under way")
-        finally:
-            await old.close()
-
-    @contextlib.contextmanager
-    def _in_use(self) -> Iterator[Cluster]:
-        cluster = self.inner
-        self._under_way[id(cluster)] = self._under_way.get(id(cluster), 0) + 1
-        try:
-            yield cluster
-        finally:
-            self._under_way[id(cluster)] -= 1
-            if not self._under_way[id(cluster)]:
-                del self._under_way[id(cluster)]
-                self._idle.set()
+        old.retire()
 
     async def send(self, request: Request) -> Manifest:
         """Make the call over the connection of now, which is not closed before it ends."""
-        with self._in_use() as cluster:
-            self.connectivity.round_trip = cluster.connectivity.round_trip
-            return await cluster.send(request)
-
-    async def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
-        with self._in_use() as cluster:
-            async with contextlib.aclosing(cluster.pages(ref, query)) as pages:
-                async for page in pages:
-                    yield page
-                    del page  # nobody needs it while the next is read
+        cluster = self.inner
+        self.connectivity.round_trip = cluster.connectivity.round_trip
+        return await cluster.send(request)
 
     @contextlib.asynccontextmanager
     async def watch(

@@ -16,7 +16,8 @@ from reconciler.core import identity, keys, manifest, names, times
 from reconciler.core.decision import Decision, writes_each
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
-from reconciler.kube.cluster import Reader, SharedReads
+from reconciler.kube.cluster import Reader
+from reconciler.kube.turns import SharedReads
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -4,9 +4,9 @@ Knows framing and idle connections; does not know what a request means.
 """
 
 import asyncio
+import math
 import re
 import ssl
-from collections import deque
 from collections.abc import Mapping
 from itertools import chain
 from typing import Final, cast
@@ -44,8 +44,8 @@ def request_of(
 class Pool:
     """The connections to one server with one client certificate.
 
-    Each is closed after `idle` seconds without a call, before the server closes it: a write that
-    meets a closing connection has an unknown outcome.
+    None is used again after `idle` seconds, as the server may close it then: a write that meets a
+    closing connection has an unknown outcome.
     """
 
     def __init__(self, route: Route, tls: ssl.SSLContext | None, *, idle: float) -> None:
@@ -53,8 +53,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._lines: set[_Line] = set()
         self._opening = 0  # requests without a connection yet
-        self._idle: deque[_Line] = deque()  # the longest first
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._idle: dict[_Line, float] = {}  # and since when; the longest first
         self._is_retired = self._is_closed = False
 
     async def open(self, request: bytes, *, silence: float | None, deadline: float) -> Stream:
@@ -86,8 +85,8 @@ class Pool:
     def _kept(self) -> "_Line | None":
         latest = self._loop.time() - self._seconds
         while self._idle:
-            line = self._idle.pop()
-            if line.is_open and line.idle_since > latest:
+            line, since = self._idle.popitem()
+            if line.is_open and since > latest:
                 return line
             line.abort()
         return None
@@ -96,35 +95,26 @@ class Pool:
         """Use a connection again, or close it."""
         if self._is_retired:
             line.abort()
-            return
-        line.idle_since = self._loop.time()
-        self._idle.append(line)
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(self._seconds, self._sweep)
+        else:
+            self._idle[line] = self._loop.time()
 
-    def _sweep(self) -> None:
-        self._sweeper, oldest = None, self._loop.time() - self._seconds
-        while self._idle and self._idle[0].idle_since <= oldest:
-            self._idle.popleft().abort()
-        if self._idle:
-            due = self._idle[0].idle_since + self._seconds
-            self._sweeper = self._loop.call_at(due, self._sweep)
+    def opened(self, line: "_Line") -> None:
+        self._lines.add(line)
 
-    def note(self, line: "_Line", *, is_open: bool) -> None:
-        """Keep account of a connection."""
-        (self._lines.add if is_open else self._lines.discard)(line)
+    def closed(self, line: "_Line") -> None:
+        self._lines.discard(line)
+        self._idle.pop(line, None)
 
     @property
     def is_empty(self) -> bool:
         return not self._lines and not self._opening
 
     def retire(self) -> None:
-        """Close each connection as soon as it is idle."""
+        """Close each connection once its call has ended, and those at once that have no end."""
         self._is_retired = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        while self._idle:
-            self._idle.pop().abort()
+        for line in tuple(self._lines):
+            if line in self._idle or line.is_endless:
+                line.abort(CLOSED)
 
     async def close(self) -> None:
         """Close all connections. Calls in flight are cut."""
@@ -143,8 +133,7 @@ class _Line(asyncio.Protocol):
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.is_open = True
-        self.idle_since = 0.0
+        self.is_open, self.is_endless = True, False
         self._transport: asyncio.Transport
         self._stream: Stream | None = None
         self._parser: httptools.HttpResponseParser
@@ -157,6 +146,7 @@ class _Line(asyncio.Protocol):
         self._is_complete = self._is_kept = False
         # One for each answer: it takes bytes of no answer for an error.
         self._parser = httptools.HttpResponseParser(self)
+        self.is_endless = deadline == math.inf
         self._stream = Stream(self, 0, silence=silence, deadline=deadline)
         self._transport.write(request)
         return self._stream
@@ -193,7 +183,7 @@ class _Line(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._pool.note(self, is_open=True)
+        self._pool.opened(self)
 
     def data_received(self, data: bytes) -> None:
         stream = self._stream
@@ -214,7 +204,7 @@ class _Line(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
-        self._pool.note(self, is_open=False)
+        self._pool.closed(self)
         if (stream := self._stream) is not None:
             if stream.status and error is None and self._ends_with_connection():
                 stream.end()

@@ -220,13 +220,21 @@ class Multiplexer:
                 raise problem.with_traceback(None)
         return None
 
-    async def close(self) -> None:
-        """Close all connections. Streams are cut."""
+    def cut(self) -> list[_Link]:
+        """Close all connections, and return them. Streams are cut."""
         if self._dialing is not None:
             self._dialing.cancel()
-            await asyncio.wait([self._dialing])
-        for link in tuple(self._links):
+        links = [*self._links]
+        for link in links:
             link.abort(CLOSED)
+        return links
+
+    async def close(self) -> None:
+        """Close all connections, and wait for their end."""
+        links = self.cut()
+        if self._dialing is not None:
+            await asyncio.wait([self._dialing])
+        for link in links:
             await link.closed
 
     async def _dial(self) -> NoAnswer | None:

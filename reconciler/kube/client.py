@@ -68,6 +68,10 @@ class KubeCluster(Cluster):
         """Close all connections; calls in flight fail with Unreachable."""
         await self._transport.close()
 
+    def retire(self) -> None:
+        """End all watches now, and each connection once its call has ended."""
+        self._transport.retire()
+
     async def send(self, request: Request) -> Manifest:
         """Make one call, with its repetitions, and return the JSON object in its answer."""
         return (await self._decode(await self._call(request), request))[0]

@@ -341,6 +341,10 @@ class Writer(Port):
 class Cluster(Reader, Writer):
     """All roles of one API server."""
 
+    @abstractmethod
+    def retire(self) -> None:
+        """End all watches now, and each connection once its call has ended."""
+
 
 class ClusterWrapper(Cluster):
     """A cluster that stands before another one: calls pass through, unchanged."""
@@ -368,31 +372,8 @@ class ClusterWrapper(Cluster):
             ref, query, resource_version=resource_version, read_timeout=read_timeout
         )
 
+    def retire(self) -> None:
+        self.inner.retire()
+
     async def close(self) -> None:
         await self.inner.close()
-
-
-class SharedReads:
-    """Joins equal reads of one moment into one call, sent after each of them was asked for."""
-
-    def __init__(self, cluster: Reader) -> None:
-        self._cluster = cluster
-        self._next: dict[Ref, asyncio.Task[Manifest | None]] = {}
-        self._sent: dict[Ref, asyncio.Task[Manifest | None]] = {}
-
-    async def metadata(self, ref: Ref) -> Manifest | None:
-        """Return the metadata of an object. Raises ClusterErrors."""
-        if ref not in self._next:
-            self._next[ref] = asyncio.create_task(self._read(ref, self._sent.get(ref)))
-        return await asyncio.shield(self._next[ref])
-
-    async def _read(
-        self, ref: Ref, before: asyncio.Task[Manifest | None] | None
-    ) -> Manifest | None:
-        if before is not None:
-            await asyncio.wait([before])
-        self._sent[ref] = self._next.pop(ref)
-        try:
-            return await self._cluster.get(ref, metadata_only=True)
-        finally:
-            del self._sent[ref]

@@ -94,11 +94,18 @@ class Transport:
     async def close(self) -> None:
         """Close all connections; calls in flight fail with NoAnswer."""
         self._closed = True
-        last = [] if self._current is None else [self._current]
-        self._current, all_of_them = None, [*self._retired, *last]
-        self._retired.clear()
-        for connections in all_of_them:
-            await connections.close()
+        for one in self._all():
+            await one.close()
+
+    def retire(self) -> None:
+        """End all streams now, and each connection once its call has ended."""
+        for one in self._all():
+            one.calls.retire()
+            if one.streams is not None:
+                one.streams.cut()
+
+    def _all(self) -> list[_Connections]:
+        return [*self._retired, *([] if self._current is None else [self._current])]
 
     async def auth(self) -> Auth:
         """Return the current credentials. Raises KlutchError where there are none."""

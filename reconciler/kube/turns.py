@@ -10,6 +10,10 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Ref
+from reconciler.kube.cluster import Reader
+
 T = TypeVar("T", bound=Hashable)
 _Turn: TypeAlias = "asyncio.Future[None]"
 
@@ -214,3 +218,29 @@ class TokenBucket:
             if not turn.done():
                 self._spend()
                 turn.set_result(None)
+
+
+class SharedReads:
+    """Joins equal reads of one moment into one call, sent after each of them was asked for."""
+
+    def __init__(self, cluster: Reader) -> None:
+        self._cluster = cluster
+        self._next: dict[Ref, asyncio.Task[Manifest | None]] = {}
+        self._sent: dict[Ref, asyncio.Task[Manifest | None]] = {}
+
+    async def metadata(self, ref: Ref) -> Manifest | None:
+        """Return the metadata of an object. Raises ClusterErrors."""
+        if ref not in self._next:
+            self._next[ref] = asyncio.create_task(self._read(ref, self._sent.get(ref)))
+        return await asyncio.shield(self._next[ref])
+
+    async def _read(
+        self, ref: Ref, before: asyncio.Task[Manifest | None] | None
+    ) -> Manifest | None:
+        if before is not None:
+            await asyncio.wait([before])
+        self._sent[ref] = self._next.pop(ref)
+        try:
+            return await self._cluster.get(ref, metadata_only=True)
+        finally:
+            del self._sent[ref]

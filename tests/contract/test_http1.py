@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from dataclasses import replace
 
 import pytest
 import uvloop
@@ -39,8 +40,11 @@ class Scripted(Proxy):
     def __init__(self, answer, *, ends=False, after=b"", tls=None):
         self.answer = answer if isinstance(answer, list) else [answer]
         self.ends, self.after, self.scheme = ends, after, "https" if tls else "http"
-        self.requests, self.left = [], 0
+        self.requests, self.writers, self.left = [], [], 0
         super().__init__(self._serve, tls=tls)
+
+    def say(self, octets):
+        self.writers[0].write(octets)
 
     @property
     def is_left(self):
@@ -55,6 +59,7 @@ class Scripted(Proxy):
         return Connection("plain", self.url)
 
     async def _serve(self, reader, writer):
+        self.writers.append(writer)
         try:
             while head := await head_of(reader):
                 self.requests.append(head)
@@ -156,16 +161,15 @@ async def test_octets_that_nobody_asked_for_answer_nothing(more, at_once):
         assert server.connections == 2
 
 
-async def test_a_connection_is_kept_for_some_time(monkeypatch):
-    monkeypatch.setattr(transport, "_IDLE_SECONDS", 0.2)
+@pytest.mark.parametrize(("seconds", "connections"), [(30.0, 1), (0.0, 2)])
+async def test_a_connection_is_kept_for_some_time(monkeypatch, seconds, connections):
+    monkeypatch.setattr(transport, "_IDLE_SECONDS", seconds)
     async with (
         Scripted(FINE) as server,
         KubeCluster(server.connection, limits=QUICK) as cluster,
     ):
-        await cluster.get(ASKED)
-        await cluster.get(ASKED)
-        assert server.connections == 1
-        await eventually(lambda: server.is_left)
+        assert await cluster.get(ASKED) == await cluster.get(ASKED)
+        assert server.connections == connections
 
 
 async def test_a_call_that_is_given_up_ends_its_connection():
@@ -284,4 +288,20 @@ async def test_a_new_client_certificate_has_connections_of_its_own(known):
         await calls.send(request, auth=first, within=None)
         await eventually(lambda: (server.connections, server.left) == (3, 2))
         await calls.close()
+        await eventually(lambda: server.is_left)
+
+
+async def test_a_client_that_retires_ends_watches_and_no_call():
+    head, rest = OK + LENGTH, WHOLE
+    async with Scripted(head) as server, KubeCluster(server.connection) as cluster:
+        call = asyncio.create_task(cluster.get(ASKED))
+        await eventually(lambda: server.requests)
+        watching = cluster.watch(replace(ASKED, name=""), resource_version="1")
+        async with watching as events:
+            cluster.retire()
+            with pytest.raises(errors.Unreachable, match="closed by us"):
+                await anext(events)
+        await eventually(lambda: (server.connections, server.left) == (2, 1))
+        server.say(rest)
+        assert await call is not None
         await eventually(lambda: server.is_left)

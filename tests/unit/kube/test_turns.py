@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.refs import NAMESPACE, Ref
-from reconciler.kube.cluster import SharedReads
-from reconciler.kube.turns import NOBODY, Party, Places, TokenBucket, Turns, act_for
+from reconciler.kube.turns import NOBODY, Party, Places, SharedReads, TokenBucket, Turns, act_for
 from tests.support.fake_clock import settle
 
 PARTIES = st.builds(Party, st.sampled_from("abc"), st.sampled_from("123"))
