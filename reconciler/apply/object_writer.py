@@ -162,8 +162,7 @@ async def do(change: Change, clusters: Clusters) -> Outcome:
 async def create(change: Change, wanted: Wanted, clusters: Clusters) -> Manifest | None:
     """Make an object; None where another has just made one that only had to be there."""
     writer = clusters(change.ref.cluster)
-    manifest = await _complete(wanted, clusters, live=None)
-    made = await writer.create(manifest, change.ref.kind)
+    made = await writer.create(await _complete(wanted, clusters, live=None), change.ref.kind)
     if made is None and wanted.rule is not Rule.CREATE_ONLY:
         raise Stale(f"{change.ref.object} was made by another since the plan")
     return made

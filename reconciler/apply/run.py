@@ -123,8 +123,7 @@ class _Run:
                 lock = Lock(
                     reached.cluster, self.fleet.name, holder=holder, now=now, again=reached.again
                 )
-                held = lock.held(self.fence, break_it=options.break_lock)
-                await locks.enter_async_context(held)
+                await locks.enter_async_context(lock.held(self.fence, break_it=options.break_lock))
             except Locked:
                 raise
             except KlutchError as error:

@@ -69,8 +69,7 @@ class StepRunner:
         await create(self.change, self.change.wanted, self.clusters)
 
     async def _delete(self, step: Step) -> None:
-        same = step.ref == self.change.ref
-        uid = self.change.uid if same else ""
+        uid = self.change.uid if step.ref == self.change.ref else ""
         await self._removed(step, uid=uid, propagation=Propagation.BACKGROUND)
 
     async def _orphan(self, step: Step) -> None:

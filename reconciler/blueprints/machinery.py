@@ -134,8 +134,7 @@ def _without(version: manifest.Manifest, path: Path) -> manifest.Manifest:
     named = re.compile(rf"\b{re.escape(path[-1])}\b")
     version = manifest.drop(version, *_SCHEMA, *_steps(path))
     for depth in range(len(path)):
-        above = (*_SCHEMA, *_steps(path[:depth]))
-        rules = (*above, "x-kubernetes-validations")
+        rules = (*_SCHEMA, *_steps(path[:depth]), "x-kubernetes-validations")
         version = _kept(
             version, rules, lambda rule: not named.search(manifest.get_text(rule, "rule"))
         )
@@ -201,8 +200,7 @@ def _written(changed: str, place: str) -> str:
 
 
 def _named(fields: str, holder: str) -> str:
-    named = f"[{holder}.{REF}.?name.orValue('')]"
-    return f"({_REF} in {fields} ? {named} : [])"
+    return f"({_REF} in {fields} ? [{holder}.{REF}.?name.orValue('')] : [])"
 
 
 _SECOND: Final = f"spec.{SECOND}"

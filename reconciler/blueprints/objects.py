@@ -272,8 +272,7 @@ def _app_cluster_binding(manifest: Manifest) -> Manifest:
 
 def _deployment(manifest: Manifest) -> Manifest:
     manifest = m.fill(manifest, {"spec": _DEPLOYMENT})
-    strategy = ("spec", "strategy")
-    if m.get(manifest, *strategy, "type") == "RollingUpdate":
+    if m.get(manifest, "spec", "strategy", "type") == "RollingUpdate":
         manifest = m.fill(manifest, {"spec": {"strategy": {"rollingUpdate": _ROLLING_UPDATE}}})
     pod = ("spec", "template", "spec")
     account = m.get_text(manifest, *pod, "serviceAccountName")

@@ -122,8 +122,7 @@ class Controller(Generic[K]):
             while len(self._working) >= self._at_once():
                 self._free.clear()
                 await self._free.wait()
-            key = await self._queue.take()
-            task = group.create_task(self._work(key))
+            task = group.create_task(self._work(await self._queue.take()))
             self._working.add(task)
             task.add_done_callback(self._end)
 

@@ -169,8 +169,7 @@ class ClusterInformers:
 
     def trouble(self, *views: Store) -> str:
         """Return why one of these views may be old, or ""."""
-        troubles = (self._recents[view].view.trouble for view in views)
-        return next(filter(None, troubles), "")
+        return next(filter(None, (self._recents[view].view.trouble for view in views)), "")
 
     def _view(
         self, kind: Kind, indexes: Mapping[str, Index], *, served: bool = True, **more: Any

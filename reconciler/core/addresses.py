@@ -82,8 +82,7 @@ def address_of(host: str) -> Address | None:
         ip = ip_address(host)
     except ValueError:
         return None
-    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
-    return mapped or ip
+    return (isinstance(ip, IPv6Address) and ip.ipv4_mapped) or ip
 
 
 def is_visible(url: str) -> bool:

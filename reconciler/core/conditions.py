@@ -166,8 +166,7 @@ def mended(live: Manifest | None, condition_type: str) -> Conditions:
 
 def guards(cluster_binding: Manifest | None) -> Iterator[Condition]:
     """Yield the tripped guards, for which an operator decides, the gravest first."""
-    found = (get(cluster_binding, one, FALSE) for one in _GUARDS)
-    return (one for one in found if one is not None)
+    return filter(None, (get(cluster_binding, one, FALSE) for one in _GUARDS))
 
 
 def current(live: Manifest | None, condition_type: str, status: str = "") -> Condition | None:

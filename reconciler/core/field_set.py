@@ -72,8 +72,7 @@ def created_to_applied(
     taken = [entry for entry in entries if is_by(entry, {manager, *from_managers}, "Update")]
     if not taken:
         return None
-    own = [entry for entry in entries if is_by(entry, (manager,), "Apply")]
-    sources = [*own, *taken]
+    sources = [*(entry for entry in entries if is_by(entry, (manager,), "Apply")), *taken]
     applied: dict[str, JSON] = {
         **sources[0],
         "manager": manager,
@@ -233,8 +232,7 @@ def key_names(steps: Iterable[str]) -> tuple[str, ...]:
 
 def item_key(item: JSON, names: Collection[str]) -> bytes:
     """Return the identity of an item in its list: its keys, or the item where there are none."""
-    keys = [get(item, name) for name in names]
-    return canonical(keys or item)
+    return canonical([get(item, name) for name in names] or item)
 
 
 def steps_by_item(steps: Iterable[str], names: Collection[str]) -> dict[bytes, str]:

@@ -196,8 +196,7 @@ def export_request(app_cluster_binding: str, template: str) -> str:
 
 
 def _sanitized(text: str, fallback: str) -> str:
-    dashed = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    return dashed[:_CUT] or fallback
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_CUT] or fallback
 
 
 def _fnv1a32(data: bytes) -> str:

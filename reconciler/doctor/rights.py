@@ -310,8 +310,7 @@ def optional(side: Side) -> tuple[Right, ...]:
 def _manifests(name: str, rights: Sequence[Right]) -> Iterator[Manifest]:
     by_namespace = grouped(rights, lambda right: right.namespace)
     inside = sorted({names.KLUTCH_NAMESPACE, *by_namespace} - {""})
-    kept = Marks(annotations=keys.KEPT)
-    yield from (build(refs.NAMESPACE, one, marks=kept) for one in inside)
+    yield from (build(refs.NAMESPACE, one, marks=Marks(annotations=keys.KEPT)) for one in inside)
     yield build(refs.SERVICE_ACCOUNT, name, namespace=_BIND)
     yield build(refs.CLUSTER_ROLE, name, rules=_rules(by_namespace[""]))
     yield _given(refs.CLUSTER_ROLE_BINDING, refs.CLUSTER_ROLE, name)

@@ -193,8 +193,7 @@ def _check_dependencies(
             problems.extend(references.unknown("Binding", name, origin))
         elif binding.clusters and not binding.clusters.keys() & other.clusters.keys():
             message = f"{name} is in none of the clusters of {binding.name}: nothing to wait for"
-            problem = Problem(origin, "dependency-elsewhere", message, severity=_WARNING)
-            problems.append(problem)
+            problems.append(Problem(origin, "dependency-elsewhere", message, severity=_WARNING))
 
 
 def _cycles(
@@ -222,11 +221,9 @@ def _cycles(
 def _cycle_problem(cycle: Sequence[str], by_name: Mapping[str, ResolvedBinding]) -> Problem:
     document = by_name[cycle[0]].document
     awaited = (list(cycle) * 2)[1]
-    index = document.model.spec.depends_on.index(awaited)
-    origin = document.at("spec", "dependsOn", index)
-    way = " -> ".join([*cycle, cycle[0]])
+    origin = document.at("spec", "dependsOn", document.model.spec.depends_on.index(awaited))
     other = f"Take {awaited} out here" + ("" if len(cycle) == 1 else ", or break it elsewhere")
-    message = f"these Bindings wait for each other: {way}"
+    message = f"these Bindings wait for each other: {' -> '.join([*cycle, cycle[0]])}"
     return Problem(origin, "dependency-cycle", message, other)
 
 

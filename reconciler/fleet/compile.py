@@ -266,8 +266,7 @@ def _backend_unit_objects(
         claims=claims,
         marks=Marks(keys.app_cluster_binding_labels(*placement.app_cluster_binding)),
     )
-    control_plane = fleet.clusters[unit.key.cluster].control_plane
-    step = Step(6, control_plane_ref_name(control_plane))
+    step = Step(6, control_plane_ref_name(fleet.clusters[unit.key.cluster].control_plane))
     return (step.want(unit, api.API_SERVICE_BINDING, bound, compared=_claims_of(bound)),)
 
 

@@ -302,8 +302,7 @@ def document(
     assert KINDS[raw.kind] is model
     found: list[Problem] = []
     try:
-        plain = _plain(raw, scope, found)
-        read = model.model_validate(plain, by_alias=True, by_name=False)
+        read = model.model_validate(_plain(raw, scope, found), by_alias=True, by_name=False)
     except UnreadableText as error:
         found.append(Problem(error.origin, error.code, error.message, error.hint))
     except ValidationError as error:

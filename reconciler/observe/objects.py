@@ -156,8 +156,7 @@ def kubeconfig_facts(content: bytes) -> api.KubeconfigFacts | None:
 
 def _parsed_facts(content: bytes) -> api.KubeconfigFacts | None:
     try:
-        kubeconfig = entries.parse(content, path="kubeconfig", folder=None)
-        profile = entries.profile(kubeconfig, None)
+        profile = entries.profile(entries.parse(content, path="kubeconfig", folder=None), None)
         cluster = profile.cluster.fields
         ca = cluster.text("certificate-authority-data")
         return api.KubeconfigFacts(

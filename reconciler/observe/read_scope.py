@@ -263,10 +263,8 @@ def _accounts(fleet: Fleet, live: Live) -> Iterator[Ref]:
         plane, seen = cluster.control_plane, live.control_planes.get(cluster.control_plane)
         if isinstance(seen, ClusterState) and fleet.control_planes[plane].mode is Mode.DIRECT:
             space = names.direct_space(fleet.name, cluster.name)
-            accounts = seen.objects.get(refs.SERVICE_ACCOUNT, ())
-            if space not in map(m.namespace_of, accounts):
-                place = control_plane_ref_name(plane)
-                yield Ref(place, refs.SERVICE_ACCOUNT, space, names.BINDER)
+            if space not in map(m.namespace_of, seen.objects.get(refs.SERVICE_ACCOUNT, ())):
+                yield Ref(control_plane_ref_name(plane), refs.SERVICE_ACCOUNT, space, names.BINDER)
 
 
 def _names(seen: ClusterState, kind: Kind) -> set[str]:

@@ -319,8 +319,7 @@ def _consumer_secret(fleet: Fleet, source: Manifest | None, space: str, app: Ind
     for namespace, name, ours in ways:
         secret = app.get(SECRET, namespace, name)
         same = same_way(secret, source, space)
-        mine = ours or app.blind
-        if same or (mine and (secret is None or leads_to(secret) == space)):
+        if same or ((ours or app.blind) and (secret is None or leads_to(secret) == space)):
             used.add((not same, not ours, name))
     free = {
         (False, False, manifest.name_of(secret))

@@ -266,8 +266,7 @@ def _our_bindings(site: Site) -> Iterator[Manifest]:
 def _wrong_secret(site: Site) -> Blocked | None:
     """Refuse a cluster with a Secret K that leads elsewhere: it is never overwritten."""
     name, space = site.placement.consumer_secret, site.placement.space
-    live = site.app.get(SECRET, names.KLUTCH_NAMESPACE, name)
-    there = placement.leads_to(live)
+    there = placement.leads_to(site.app.get(SECRET, names.KLUTCH_NAMESPACE, name))
     if there in ("", space):
         return None
     reason = f"Secret {name} in {names.KLUTCH_NAMESPACE} leads to {there}, not {space}"

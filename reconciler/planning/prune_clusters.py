@@ -91,8 +91,7 @@ def known_of(fleet: Fleet, live: Live) -> Known:
             documents = roots.documents_of(live.control_planes, seen.uid)
             for kind, one in roots.carriers(fleet, documents, seen):
                 name = manifest.labels_of(one).get(keys.CLUSTER, "")
-                at = control_plane_ref_name(plane)
-                carriers[name].append(Carrier(at, seen.uid, kind, one))
+                carriers[name].append(Carrier(control_plane_ref_name(plane), seen.uid, kind, one))
     seen_uids = {
         name: one.uid for name, one in _documented(fleet, live) if isinstance(one, ClusterState)
     }

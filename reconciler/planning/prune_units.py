@@ -113,8 +113,7 @@ def interrupted(site: Site) -> tuple[Prune, ...]:
         key = unit_of(site.app.name, name)
         if live is None or key not in site.fleet.units:
             continue
-        rest = () if name in bound else tuple(let_go(site, key))
-        steps = (*rest, Step(Verb.FORGET, root))
+        steps = (*(() if name in bound else let_go(site, key)), Step(Verb.FORGET, root))
         keep = DeletionPolicy.RELEASE
         found.append(Prune(key, name, root, live, keep, steps, keep, root))
     return tuple(found)

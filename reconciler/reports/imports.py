@@ -279,9 +279,9 @@ def documents(loaded: Loaded, found: Sequence[Import]) -> list[Document]:
             most: Sequence[FileClaim] = ceiling
         else:
             template, most = known
-        for one in alike:
-            name = _free_name(resource, taken["Binding"])
-            bindings.append(_binding(name, template, one, most))
+        bindings.extend(
+            _binding(_free_name(resource, taken["Binding"]), template, one, most) for one in alike
+        )
     return [*templates, *bindings]
 
 

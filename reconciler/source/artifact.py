@@ -185,8 +185,7 @@ def _login(docker: Path, host: str) -> Secret | None:
     Raises ConfigError for a file that is none.
     """
     try:
-        auths = orjson.loads(docker.read_bytes()).get("auths", {})
-        entry = auths.get(host) or {}
+        entry = orjson.loads(docker.read_bytes()).get("auths", {}).get(host) or {}
         text = (
             entry.get("auth")
             or base64.b64encode(f"{entry['username']}:{entry['password']}".encode()).decode()

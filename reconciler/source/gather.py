@@ -192,8 +192,7 @@ def _may_hold_files(store: Store, path: str, entry_type: EntryType) -> bool:
 def gather(store: Store, entry: str) -> Gathered:
     """Return the files of the fleet whose first file is `entry`. Raises InvalidRepository."""
     gathered = Gathered(store)
-    content = gathered.fetch(entry)
-    gathered.fetch_all(files.patterns(content, entry))
+    gathered.fetch_all(files.patterns(gathered.fetch(entry), entry))
     for path, text in list(gathered.files.items()):
         for named in sorted(files.ca_files(text, path)):
             gathered.fetch(named)

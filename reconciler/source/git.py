@@ -247,8 +247,7 @@ class _Commit:
             raise gather.not_a_file(EntryType.OTHER)
         for entry in tree:
             # No client writes a name with a slash. It must not pass for a path.
-            name = os.fsdecode(entry.raw_name or b"").replace("/", "\\x2f")
-            yield name, _type_of(entry)
+            yield os.fsdecode(entry.raw_name or b"").replace("/", "\\x2f"), _type_of(entry)
 
     def id_of(self, path: str) -> pygit2.Oid | None:
         """Return the id of the file at `path`, or None. Raises Unreadable."""

@@ -163,8 +163,7 @@ def _exactly(path: Path) -> pygit2.Repository | None:
 
 def check_library() -> None:
     """Raise HostError where libgit2 is one that must not talk to servers."""
-    version = tuple(map(int, pygit2.LIBGIT2_VERSION.split(".")[:3]))
-    if version < _OLDEST:
+    if tuple(map(int, pygit2.LIBGIT2_VERSION.split(".")[:3])) < _OLDEST:
         raise HostError(
             f"libgit2 {pygit2.LIBGIT2_VERSION} is not safe to use",
             hint="Install pygit2 1.21 or later, built with libgit2 1.9.5 or later",

@@ -86,8 +86,7 @@ class Remote(Polled):
         self._url, self._ref, self._folder = url, ref, folder
         self._keys = keys
         # Who follows another ref of it has a repository apart: else one moves what the other reads.
-        place = f"{self._url}\n{ref}".encode()
-        self._store = cache / hashlib.sha256(place).hexdigest()[:16]
+        self._store = cache / hashlib.sha256(f"{self._url}\n{ref}".encode()).hexdigest()[:16]
         super().__init__(every)
         self._failures, self._looked_at = 0, -_SHORTEST
         verified = verification is not None and verification.mode is not VerificationMode.OFF

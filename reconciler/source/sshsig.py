@@ -172,8 +172,7 @@ def _public_key(blob: bytes) -> PublicKey:
 
 def _fingerprint(blob: bytes) -> str:
     """Return the name of the key in a blob, as `ssh-keygen -l` prints it."""
-    digest = base64.b64encode(_sha256(blob)).decode()
-    return f"SHA256:{digest.rstrip('=')}"
+    return f"SHA256:{base64.b64encode(_sha256(blob)).decode().rstrip('=')}"
 
 
 class _Envelope(NamedTuple):
@@ -185,8 +184,7 @@ class _Envelope(NamedTuple):
     signature: bytes
 
     def message(self, content: bytes) -> bytes:
-        digest = _DIGESTS[self.hash](content).digest()
-        fields = (self.namespace, b"", self.hash, digest)
+        fields = (self.namespace, b"", self.hash, _DIGESTS[self.hash](content).digest())
         return _MAGIC + b"".join(len(one).to_bytes(4, "big") + one for one in fields)
 
 

@@ -363,5 +363,4 @@ def _narrowed(health: UnitHealth, last: UnitHealth, time: datetime) -> UnitHealt
         began = None if last.last_known in (None, health.state) else last.since
     else:
         began = last.since if last.reason == health.reason else time
-    known = [each for each in (health.since, began) if each is not None]
-    return replace(health, since=max(known))
+    return replace(health, since=max(filter(None, (health.since, began))))

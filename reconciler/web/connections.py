@@ -93,8 +93,7 @@ class Connection:
             Phase.TAKE: self.limits.take_time,
         }
         if phase in times and self in self._open:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(times[phase], lambda: self.cut())
+            self._timer = asyncio.get_running_loop().call_later(times[phase], lambda: self.cut())
 
     def close(self) -> None:
         self._stop_timer()

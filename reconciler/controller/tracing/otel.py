@@ -105,8 +105,7 @@ class OpenTelemetry:
 @contextmanager
 def exporter(program: str) -> Iterator[OpenTelemetry]:
     """Yield a tracer that exports in a thread of its own, and export the last spans at the end."""
-    processor = BatchSpanProcessor(OTLPSpanExporter())
-    tracer = OpenTelemetry(program, processor)
+    tracer = OpenTelemetry(program, BatchSpanProcessor(OTLPSpanExporter()))
     try:
         yield tracer
     finally:

@@ -186,8 +186,7 @@ class _Outbox:
 
     def put(self, message: Message) -> None:
         """Have a message sent, in place of an older one about its commit."""
-        older = self._waiting.pop(message.commit, None)
-        if older is not None:
+        if self._waiting.pop(message.commit, None) is not None:
             self._count("replaced")
         if message.phase not in self._sink.phases or not concerns(self._sink.target, message):
             return
@@ -202,8 +201,7 @@ class _Outbox:
         while True:
             await self._filled.wait()
             while self._waiting:
-                commit = next(iter(self._waiting))
-                await self._send(self._waiting.pop(commit))
+                await self._send(self._waiting.pop(next(iter(self._waiting))))
             self._filled.clear()
 
     async def _send(self, message: Message) -> None:
