@@ -114,9 +114,7 @@ def unfinalized(finalizer: str) -> Decide:
     def decide(live: Manifest) -> Manifest | None:
         found = manifest.finalizers_of(live)
         kept = [one for one in found if one != finalizer]
-        if len(kept) == len(found):
-            return None
-        return {"metadata": {"finalizers": kept}}
+        return {"metadata": {"finalizers": kept}} if len(kept) < len(found) else None
 
     return decide
 

@@ -264,10 +264,8 @@ def _claimed(claims: Iterable[Claimed]) -> Iterable[Manifest]:
     known = set(claims)
     down = {refs.GroupResource(claim.group, claim.plural) for claim in known if claim.down}
     up = {refs.GroupResource(claim.group, claim.plural) for claim in known} - down
-    for group, plurals in by_group(down):
-        yield _least(group, plurals, _ALL)
-    for group, plurals in by_group(up):
-        yield _least(group, plurals, (*_LOOK, *_CHANGE))
+    yield from (_least(group, plurals, _ALL) for group, plurals in by_group(down))
+    yield from (_least(group, plurals, (*_LOOK, *_CHANGE)) for group, plurals in by_group(up))
 
 
 def by_group(resources: Iterable[refs.GroupResource]) -> Iterable[tuple[str, list[str]]]:

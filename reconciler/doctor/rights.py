@@ -149,14 +149,12 @@ def _merged(rows: Iterable[Right]) -> Iterator[Right]:
 def _to_examine(side: Side, scope: Scope) -> Iterator[Right]:
     """Yield the rights of a doctor: to see whether the admission policies of an apply are there."""
     konnectors = (names.KONNECTOR_CLUSTER_ROLE,) if side is Side.APP_CLUSTER else ()
-    named = (*konnectors, account(scope.fleet, Task.APPLY))
     for kind in (refs.ADMISSION_POLICY, refs.ADMISSION_POLICY_BINDING):
-        yield _right(kind, "get", only=named)
+        yield _right(kind, "get", only=(*konnectors, account(scope.fleet, Task.APPLY)))
 
 
 def _plan_on_plane(scope: Scope) -> Iterator[Right]:
-    for kind in (refs.NAMESPACE, refs.CRD, *reads.WHOLE):
-        yield _right(kind, "list")
+    yield from (_right(kind, "list") for kind in (refs.NAMESPACE, refs.CRD, *reads.WHOLE))
     yield _right(api.API_SERVICE_EXPORT, "get", "list")
     yield _right(api.API_SERVICE_NAMESPACE, "list")  # what was released
     yield _right(refs.SERVICE_ACCOUNT, "list", only=(names.BINDER,))
@@ -237,8 +235,7 @@ def _konnector() -> Iterator[Right]:
 
 
 def _services(scope: Scope, *verbs: str) -> Iterator[Right]:
-    for one in scope.services:
-        yield Right(one.group, one.plural, verbs)
+    return (Right(one.group, one.plural, verbs) for one in scope.services)
 
 
 def _right(kind: refs.Kind, *verbs: str, at: str = "", only: tuple[str, ...] = ()) -> Right:
@@ -250,8 +247,7 @@ def _deleting(scope: Scope) -> tuple[str, ...]:
 
 
 def _kubeconfigs(scope: Scope, *verbs: str) -> Iterator[Right]:
-    for namespace, name in scope.kubeconfigs:
-        yield _right(refs.SECRET, *verbs, at=namespace, only=(name,))
+    return (_right(refs.SECRET, *verbs, at=at, only=(name,)) for at, name in scope.kubeconfigs)
 
 
 def manifests(task: Task, side: Side, scope: Scope) -> tuple[Manifest, ...]:

@@ -327,13 +327,12 @@ def late(node: Node, model: type[M], *, scope: Scope, problems: list[Problem]) -
 
 
 def _plain(raw: RawDocument, scope: Scope, problems: list[Problem]) -> dict[str, JSON]:
-    plain: dict[str, JSON] = {}
-    for key, node in raw.node.nodes.items():
-        if key == "spec" and isinstance(node, Fields):
-            plain[key] = _spec(raw.kind, node, scope, problems)
-        else:
-            plain[key] = replaced(node, None, problems)
-    return plain
+    return {
+        key: _spec(raw.kind, node, scope, problems)
+        if key == "spec" and isinstance(node, Fields)
+        else replaced(node, None, problems)
+        for key, node in raw.node.nodes.items()
+    }
 
 
 def _spec(kind: str, node: Fields, scope: Scope, problems: list[Problem]) -> dict[str, JSON]:

@@ -85,8 +85,10 @@ class PerCluster:
         self._found.setdefault(problem, set()).add(cluster)
 
     def problems(self) -> Iterable[Problem]:
-        for problem, clusters in self._found.items():
-            yield replace(problem, message=f"{problem.message} in {wording.few(clusters)}")
+        return (
+            replace(problem, message=f"{problem.message} in {wording.few(clusters)}")
+            for problem, clusters in self._found.items()
+        )
 
 
 def selected(selector: Selector, clusters: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -125,9 +125,7 @@ def _is_own(namespace: Manifest, fleet: Fleet, cluster: str, uids: Collection[st
     if labels.get(keys.FLEET) != fleet.name:
         return False
     owner = labels.get(keys.CLUSTER, "")
-    if fleet.has_document(owner):
-        return owner == cluster
-    return _notes(namespace, fleet, uids)
+    return owner == cluster if fleet.has_document(owner) else _notes(namespace, fleet, uids)
 
 
 def _notes(namespace: Manifest, fleet: Fleet, uids: Collection[str]) -> bool:

@@ -72,9 +72,7 @@ _EDWARDS: Final = ("Ed25519", "EdDSA")
 
 def kind_of(algorithm: str) -> str:
     """Return the kind of key of one of `ALGORITHMS`: `RSA` or a curve."""
-    if algorithm in _EDWARDS:
-        return "Ed25519"
-    return _CURVES_OF.get(algorithm, "RSA")
+    return "Ed25519" if algorithm in _EDWARDS else _CURVES_OF.get(algorithm, "RSA")
 
 
 def is_same(algorithm: str, other: str) -> bool:

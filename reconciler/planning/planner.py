@@ -344,6 +344,8 @@ def _unseen(fleet: Fleet, live: Live, names: Sequence[str]) -> Iterator[UnseenCl
         (control_plane_ref_name(name), live.control_planes.get(name, absent)) for name in needed
     ]
     clusters = [(name, live.clusters.get(name, absent)) for name in awake]
-    for name, seen in (*planes, *clusters, *prune_clusters.removed(fleet, live).items()):
-        if isinstance(seen, Unavailable):
-            yield UnseenCluster(name, seen.reason, seen.remedy)
+    return (
+        UnseenCluster(name, seen.reason, seen.remedy)
+        for name, seen in (*planes, *clusters, *prune_clusters.removed(fleet, live).items())
+        if isinstance(seen, Unavailable)
+    )

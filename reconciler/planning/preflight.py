@@ -5,7 +5,7 @@ moved while objects of it exist, or its space is another's or being deleted (map
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -234,7 +234,7 @@ def _left_behind(site: Site) -> Blocked | None:
     """Refuse a cluster with bindings to a control plane that no document names any more."""
     there = site.live_root is not None
     spaces: dict[tuple[str, str], str] = {}  # by Secret: most bindings use the same
-    for binding in _our_bindings(site):
+    for binding in filter(site.owns, placement.bindings(site.app)):
         way = api.secret_of(binding)
         if way not in spaces:
             spaces[way] = placement.leads_to(site.app.get(SECRET, *way)) or site.placement.space
@@ -250,17 +250,11 @@ def _left_behind(site: Site) -> Blocked | None:
 
 
 def _mode_changed(site: Site) -> Blocked | None:
-    bound = [name_of(binding) for binding in _our_bindings(site)]
+    bound = [name_of(binding) for binding in filter(site.owns, placement.bindings(site.app))]
     if not bound:
         return None
     listed = ", ".join(sorted(bound))
     return Blocked("moved", f"it is bound in mode Direct to {listed}; release them first")
-
-
-def _our_bindings(site: Site) -> Iterator[Manifest]:
-    for binding in placement.bindings(site.app):
-        if site.owns(binding):
-            yield binding
 
 
 def _wrong_secret(site: Site) -> Blocked | None:

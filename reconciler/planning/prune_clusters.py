@@ -320,9 +320,11 @@ def _guests(gone: ClusterPrune) -> tuple[str, ...]:
         for one in inside(api.API_SERVICE_EXPORT_REQUEST, space)
         if not _requested(one) <= leave
     }
-    for binding in prune_units.unmanaged_bindings(site):
-        if api.secret_of(binding) == (names.KLUTCH_NAMESPACE, site.placement.consumer_secret):
-            stay.add(manifest.name_of(binding))
+    stay |= {
+        manifest.name_of(binding)
+        for binding in prune_units.unmanaged_bindings(site)
+        if api.secret_of(binding) == (names.KLUTCH_NAMESPACE, site.placement.consumer_secret)
+    }
     return tuple(sorted(stay))
 
 

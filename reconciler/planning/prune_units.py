@@ -81,9 +81,8 @@ def _carriers(site: Site) -> Iterator[tuple[Index, Kind, Manifest, str]]:
     """Yield the objects that prove a unit of ours, with its name, the best proof first."""
     app, cp, space = site.app, site.control_plane, site.placement.space
     bound = set(map(name_of, bindings(app)))
-    for binding in bindings(app):
-        if site.owns(binding):
-            yield app, api.API_SERVICE_BINDING, binding, name_of(binding)
+    for binding in filter(site.owns, bindings(app)):
+        yield app, api.API_SERVICE_BINDING, binding, name_of(binding)
     for one in cp.inside(api.API_SERVICE_EXPORT_REQUEST, space):
         # Under a binding that is not ours, nothing is taken away.
         if site.owns(one) and name_of(one) not in bound:
@@ -91,8 +90,7 @@ def _carriers(site: Site) -> Iterator[tuple[Index, Kind, Manifest, str]]:
     root = site.live_root
     if root is None:
         return
-    for name in remembered(root):
-        yield cp, NAMESPACE, root, name
+    yield from ((cp, NAMESPACE, root, name) for name in remembered(root))
     identity = annotations_of(root).get(keys.IDENTITY, "")
     if identity.startswith(names.direct_identities(site.fleet.name)):
         for one in cp.inside(api.API_SERVICE_EXPORT, space):

@@ -247,8 +247,7 @@ def file_claim(wire: Manifest) -> FileClaim:
 
 
 def _fields(wire: Manifest, owner: str, state: str) -> Iterator[tuple[str, JSON]]:
-    for key in ("group", "resource", "version"):
-        yield key, manifest.get_text(wire, key)
+    yield from ((key, manifest.get_text(wire, key)) for key in ("group", "resource", "version"))
     yield "owner", owner
     for key in ("names", "namespaces"):
         listed = manifest.get_texts(wire, "selector", key)

@@ -198,8 +198,7 @@ def _of_units(base: Fleet, head: Fleet) -> Iterator[Edit]:
             values = [[field.path, field.before, field.after] for field in edit.fields]
             group = (edit.effect, edit.name, edit.resource, canonical(values))
             alike.setdefault(group, (edit, []))[1].append(key.cluster)
-    for edit, clusters in alike.values():
-        yield replace(edit, clusters=tuple(clusters))
+    yield from (replace(edit, clusters=tuple(clusters)) for edit, clusters in alike.values())
 
 
 def _of_unit(before: Unit | None, after: Unit | None) -> Iterator[Edit]:

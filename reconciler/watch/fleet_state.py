@@ -346,11 +346,10 @@ def _remembering(one: BoundUnit, known: Mapping[UnitKey, UnitHealth], time: date
         return replace(one, health=_narrowed(one.health, last, time))
     if one.health.state is not State.UNKNOWN or one.health.last_known:
         return one
-    if last.state is State.UNKNOWN:
-        kept = replace(one.health, last_known=last.last_known, since=last.since)
-    else:
-        kept = replace(one.health, last_known=last.state, since=time)
-    return replace(one, health=kept)
+    was, since = (
+        (last.last_known, last.since) if last.state is State.UNKNOWN else (last.state, time)
+    )
+    return replace(one, health=replace(one.health, last_known=was, since=since))
 
 
 def _narrowed(health: UnitHealth, last: UnitHealth, time: datetime) -> UnitHealth:

@@ -156,6 +156,8 @@ def _failure(waiting: Waiting) -> Standing | None:
 
 
 def _failed(waiting: Waiting) -> Iterator[str]:
-    for change, outcome in waiting.lines:
-        if outcome is not None and outcome.status is Status.FAILED:
-            yield f"{change.cluster}, {change.subject}: {outcome.message}"
+    return (
+        f"{change.cluster}, {change.subject}: {outcome.message}"
+        for change, outcome in waiting.lines
+        if outcome is not None and outcome.status is Status.FAILED
+    )
