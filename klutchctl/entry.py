@@ -11,15 +11,17 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from reconciler.apply import Report
     from reconciler.planning.changes import Plan
+
+_Result = TypeVar("_Result")
 
 
 class ExitCode(IntEnum):
@@ -212,6 +214,13 @@ def ending(end: Callable[[str], None]) -> Iterator[list[ExitCode]]:
     finally:
         for number in _CODES:
             loop.remove_signal_handler(number)
+
+
+def awaited(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine to its end, in an event loop of its own."""
+    import uvloop
+
+    return uvloop.run(work)
 
 
 def first(codes: Iterable[ExitCode]) -> ExitCode:

@@ -12,14 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-import uvloop
-
 from klutchctl.binding import Claims, Rights
 from klutchctl.binding.job import Flags, Job, Source, bound, browser, printed
 from klutchctl.binding.konnector import usual_rights
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.run import Asked, Way, resource_of
-from klutchctl.entry import leaves, sentence
+from klutchctl.entry import awaited, leaves, sentence
 from klutchctl.render.terminal import visible_lines
 from reconciler.controller.flags import Version
 from reconciler.core.addresses import proxy_fault
@@ -91,7 +89,7 @@ def _bind_url(flags: argparse.Namespace) -> None:
     if not flags.url[0].startswith(("http://", "https://")):
         raise ConfigError(f"unknown argument: {flags.url[0]}", where="kubectl bind")
     way = Flags.of(vars(flags)).way(browser() if flags.open_browser else None)
-    text = uvloop.run(printed(_job(flags, way), flags.output))
+    text = awaited(printed(_job(flags, way), flags.output))
     if not flags.dry_run:
         print(file=sys.stderr)
     print(text, end="")
@@ -106,7 +104,7 @@ def _bind_apiservice(flags: argparse.Namespace) -> None:
         namespace=flags.remote_namespace,
     )
     source.require()
-    text = uvloop.run(bound(_job(flags, Way()), source))
+    text = awaited(bound(_job(flags, Way()), source))
     print(file=sys.stderr)
     print(text, end="")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
-from klutchctl.entry import ExitCode, apply_code, ending, exit_code
+from klutchctl.entry import ExitCode, apply_code, awaited, ending, exit_code
 from klutchctl.options import Place, flag, option, seconds
 from klutchctl.settings import (
     Output,
@@ -112,8 +112,6 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
 
     PATH may be the file of a plan, too.
     """
-    import uvloop
-
     if watch:
         from klutchctl.commands import watch as watching
         from klutchctl.controller import options as parsed
@@ -149,8 +147,8 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     from klutchctl.repository import fleet_of
 
     if _is_plan(place.path):
-        return uvloop.run(_run(*_saved(place, repository, settings), options, settings))
-    return uvloop.run(_run(fleet_of(place, settings), None, options, settings))
+        return awaited(_run(*_saved(place, repository, settings), options, settings))
+    return awaited(_run(fleet_of(place, settings), None, options, settings))
 
 
 async def _run(
@@ -216,8 +214,6 @@ def release(
     fleet: Annotated[Path | None, option("PATH", "The repository.")] = None,
 ) -> int:
     """Release bindings that left the files; all data stays."""
-    import uvloop
-
     from klutchctl import repository
     from reconciler.reports import partial_plans
 
@@ -226,7 +222,7 @@ def release(
         raise typer.BadParameter(f"{path} and --fleet {fleet}: name the repository once")
     read = repository.fleet_in(fleet or Path(path), check_owner=settings.git_owner_check)
     partial_plans.check(read, named)
-    return uvloop.run(_release(read, named, options, settings))
+    return awaited(_release(read, named, options, settings))
 
 
 async def _release(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl.binding import Claims, Rights
-from klutchctl.entry import ExitCode
+from klutchctl.entry import ExitCode, awaited
 from klutchctl.options import flag, option, seconds
 from klutchctl.settings import Settings
 
@@ -145,12 +145,10 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         ca_file=ca_file,
         networks=settings.surroundings().networks,
     )
-    import uvloop
-
     if write is not None:
-        uvloop.run(_written(job, write, settings, force=force))
+        awaited(_written(job, write, settings, force=force))
     else:
-        typer.echo(uvloop.run(printed(job, output.value)), nl=False)
+        typer.echo(awaited(printed(job, output.value)), nl=False)
     return ExitCode.SUCCESS
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klutchctl.entry import ending
+from klutchctl.entry import awaited, ending
 from klutchctl.options import flag, option, seconds
 from klutchctl.settings import Settings
 
@@ -65,13 +65,11 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
             "proxy reads all of this without a login",
             file=sys.stderr,
         )
-    import uvloop
-
     if given is None:
-        return uvloop.run(
+        return awaited(
             _live((path or Path()).resolve(), settings, address, tuple(host or ()), every)
         )
-    return uvloop.run(_still(_read(given, plan), settings, address, tuple(host or ())))
+    return awaited(_still(_read(given, plan), settings, address, tuple(host or ())))
 
 
 def _read(given: Path, plan: Path | None) -> "FleetState":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl.entry import ExitCode
+from klutchctl.entry import ExitCode, awaited
 from klutchctl.options import flag, option
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ def catalog(
     """
     if (catalog_file is None) == (credentials is None):
         raise typer.BadParameter("exactly one of --catalog and --credentials is needed")
-    import uvloop
-
     from klutchctl import files
     from klutchctl.broker_files import broker_in, fetched, made_before
     from reconciler.blueprints.offering import kinds
@@ -64,7 +62,7 @@ def catalog(
             found = catalogue_of(files.read(catalog_file))
     else:
         with _faults_of(where):
-            found = uvloop.run(fetched(spec, credentials or Path()))
+            found = awaited(fetched(spec, credentials or Path()))
     lock_file = folder / kinds.LOCK
     lock = files.read(lock_file) if lock_file.exists() else None
     before = made_before(folder, _HEAD)

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from klutchctl.entry import awaited
 from klutchctl.options import OnOff, Place, checked, flag, option, seconds
 from klutchctl.settings import Settings
 
@@ -135,10 +136,8 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
         ),
         sinks=() if notify is None else sinks_file.read(notify),
     )
-    import uvloop
-
     from klutchctl.controller import program
 
     process.to_stderr("json" if log_format == "json" else "text", debug=settings.verbose)
     with tracing.exported(settings.environ, "klutchctl-controller"):
-        return uvloop.run(program.run(options, settings))
+        return awaited(program.run(options, settings))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl.entry import ExitCode, first, reading_code
+from klutchctl.entry import ExitCode, awaited, first, reading_code
 from klutchctl.options import flag, option
 from klutchctl.settings import Output, Settings, output_option, parse_outputs, write_outputs
 
@@ -90,11 +90,9 @@ def doctor(
     if printed is not None:
         typer.echo(_manifests(fleet, printed, task, chosen), nl=False)
         return ExitCode.SUCCESS
-    import uvloop
-
     from klutchctl.render import doctor as rendering
 
-    examinations = uvloop.run(_examined(fleet, settings, chosen, task=task))
+    examinations = awaited(_examined(fleet, settings, chosen, task=task))
     write_outputs(
         wanted,
         {
@@ -113,13 +111,11 @@ def doctor(
 
 def _address(url: str, settings: Settings, wanted: "Sequence[Output]", ca_file: Path | None) -> int:
     """Look at a front door or a provider; exit with 6 where a bind would not succeed."""
-    import uvloop
-
     from klutchctl.binding.checkup import examined
     from klutchctl.render import doctor as rendering
     from reconciler.controller.tasks import now_here
 
-    found = uvloop.run(examined(url, ca_file=ca_file, now=now_here))
+    found = awaited(examined(url, ca_file=ca_file, now=now_here))
     write_outputs(
         wanted,
         {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl.commands.validate import schema_text
-from klutchctl.entry import ExitCode, reading_code
+from klutchctl.entry import ExitCode, awaited, reading_code
 from klutchctl.options import option
 from klutchctl.settings import Settings
 
@@ -83,8 +83,6 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     ] = Mode.DIRECT,
 ) -> int:
     """Write the first files of a fleet. Overwrites nothing."""
-    import uvloop
-
     from klutchctl import scaffold
 
     _check_name(name or _FLEET, "--name")
@@ -118,7 +116,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         raise typer.BadParameter("--from goes without --control-plane and --team")
     if not _is_context(live):
         raise typer.BadParameter(f"{live!r} cannot stand in a file", param_hint="'--from'")
-    name = name or uvloop.run(_live_fleet(live, settings))
+    name = name or awaited(_live_fleet(live, settings))
     found = scaffold.live_files(schema_text(), fleet=name, context=live, mode=mode.value, apps=apps)
     _write(path, found)
     return _imported(path, path / "bindings", settings)
@@ -210,15 +208,13 @@ def import_(
 
 def _imported(path: Path, out: Path | None, settings: Settings) -> int:
     """Import into the fleet at `path`, report the results, and return the exit code."""
-    import uvloop
-
     from klutchctl import files, repository
 
     snapshot = repository.snapshot_in(path, check_owner=settings.git_owner_check)
     folder = path if path.is_dir() else path.parent
     job = _Import(snapshot, repository.documents(snapshot), folder, settings)
     target = job.file(out)
-    made, unread = uvloop.run(job.found(target))
+    made, unread = awaited(job.found(target))
     for name, reason in unread:
         print(f"Warning: {name} was not read: {reason}", file=sys.stderr)
     if made.imports.found:

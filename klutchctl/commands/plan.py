@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from klutchctl.entry import ExitCode, exit_code, leaves, sentence
+from klutchctl.entry import ExitCode, awaited, exit_code, leaves, sentence
 from klutchctl.options import Place, flag, option
 from klutchctl.settings import (
     Output,
@@ -102,15 +102,13 @@ def _made(
     subject: "_Subject", settings: Settings, snapshot: Path | None, *, credentials: bool
 ) -> "tuple[Plan, float | None]":
     """Plan against the clusters, or a snapshot; return how long reading took, too."""
-    import uvloop
-
     from klutchctl import files, repository
     from reconciler.core import live
     from reconciler.planning import planner
 
     chosen = repository.chosen(subject.fleet, settings)
     if snapshot is None:
-        return uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
+        return awaited(_planned(subject, settings, chosen, credentials=credentials))
     known = live.parse_live(files.read(snapshot, hint=live.HINT), str(snapshot))
     return planner.plan(subject.fleet, known, only=chosen), None
 
@@ -129,14 +127,12 @@ def drift(
     New and removed objects are no drift.
     """
     wanted = parse_outputs(output, known=_FORMATS)
-    import uvloop
-
     from klutchctl import repository
     from reconciler.reports import partial_plans
 
     subject = _subject(place, None, settings)
     chosen = repository.chosen(subject.fleet, settings)
-    planned, seconds = uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
+    planned, seconds = awaited(_planned(subject, settings, chosen, credentials=credentials))
     repairs = partial_plans.drift(planned)
     _print(repairs, wanted, settings, seconds=seconds)
     allowed = settings.allow_unreachable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl.entry import ExitCode, first, reading_code
+from klutchctl.entry import ExitCode, awaited, first, reading_code
 from klutchctl.options import Place, flag, option, seconds
 from klutchctl.settings import Output, Settings, output_option, parse_outputs, usable, write_outputs
 
@@ -54,15 +54,13 @@ def status(
         if watch:
             raise typer.BadParameter("--watch looks at clusters, and --from at none")
         return _written(source, wanted, settings)
-    import uvloop
-
     from klutchctl import repository
 
     fleet = repository.fleet_of(place, settings)
     chosen = repository.chosen(fleet, settings)
     show = _watcher(wanted[0], settings) if watch else _printer(wanted, settings)
     pause = every if watch else None
-    board = uvloop.run(_look(fleet, settings, chosen, show=show, every=pause))
+    board = awaited(_look(fleet, settings, chosen, show=show, every=pause))
     return exit_code(board, allow_unreachable=settings.allow_unreachable)
 
 
@@ -239,13 +237,11 @@ def snapshot(
     The file has no credentials: values of Secrets are digests. Changes no cluster.
     """
     usable("--out", out)
-    import asyncio
-
     from klutchctl import files, repository
     from reconciler.core.live import dump_live
 
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
-    live = asyncio.run(_observe(fleet, settings, repository.chosen(fleet, settings)))
+    live = awaited(_observe(fleet, settings, repository.chosen(fleet, settings)))
     files.write(out, dump_live(live))
     return _report(fleet, live, out, allow_unreachable=settings.allow_unreachable)
 
@@ -299,8 +295,6 @@ def why(
 ) -> int:
     """Explain a binding by the files, the plan and its state."""
     wanted = parse_outputs(output, known=_OF_WHY)
-    import uvloop
-
     from klutchctl import repository
     from klutchctl.render import why as rendering
     from reconciler.reports.partial_plans import parse_target
@@ -309,7 +303,7 @@ def why(
     tree = repository.snapshot_in(path, check_owner=settings.git_owner_check)
     loaded = repository.documents(tree)
     explanation, health = (
-        uvloop.run(_asked(loaded, named, settings))
+        awaited(_asked(loaded, named, settings))
         if snapshot is None
         else (_from_file(loaded, named, snapshot), ())
     )

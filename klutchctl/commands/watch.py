@@ -15,7 +15,7 @@ import typer
 from klutchctl.controller.journal import News, Vitals
 from klutchctl.controller.rounds import Rounds
 from klutchctl.controller.sources import Followed, followed
-from klutchctl.entry import ending
+from klutchctl.entry import awaited, ending
 from klutchctl.render import apply_report
 from klutchctl.settings import Settings
 from reconciler.apply import Report
@@ -63,9 +63,7 @@ def run(settings: Settings, options: Options, *, refused: Mapping[str, object]) 
     source = options.source
     if source.url is None and source.path.is_file() and source.path.suffix not in _DOCUMENTS:
         raise typer.BadParameter("--watch follows the files of a fleet, not a saved plan")
-    import uvloop
-
-    return uvloop.run(_watch(options, settings))
+    return awaited(_watch(options, settings))
 
 
 async def _watch(options: Options, settings: Settings) -> int:
