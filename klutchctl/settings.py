@@ -25,7 +25,8 @@ from reconciler.core.errors import HostError
 
 if TYPE_CHECKING:
     from reconciler.fleet.service_models import Selector
-    from reconciler.kube.registry import Surroundings
+    from reconciler.fleet.values import Fleet
+    from reconciler.kube.registry import Registry, Surroundings
     from reconciler.observe import Pace
 
 _NARROWEST: Final = 40
@@ -113,6 +114,12 @@ class Settings:
         from reconciler.observe import Pace
 
         return Pace(parallelism=self.parallelism, timeout=self.timeout)
+
+    def registry(self, fleet: "Fleet") -> "Registry":
+        """Return the clusters of a fleet. Contacts none. Raises ConfigError."""
+        from reconciler.kube import registry
+
+        return registry.of(fleet, self.surroundings())
 
     def surroundings(self) -> "Surroundings":
         """Return where access leads from here. Raises ConfigError."""

@@ -157,9 +157,8 @@ async def _run(
     """Apply a saved plan, which somebody has approved, or plan and ask."""
     from klutchctl.repository import chosen
     from reconciler import run
-    from reconciler.kube import registry
 
-    async with registry.of(fleet, settings.surroundings()) as clusters:
+    async with settings.registry(fleet) as clusters:
         if (plan := saved) is None:
             only, pace = chosen(fleet, settings), settings.pace()
             plan = (await run.look(fleet, clusters, only=only, credentials=True, pace=pace)).plan
@@ -230,12 +229,11 @@ async def _release(
 ) -> ExitCode:
     """Plan, ask, apply and report; return the exit code."""
     from reconciler import run
-    from reconciler.kube import registry
     from reconciler.reports import partial_plans
     from reconciler.reports.imports import unmanaged_units
 
     asked, only = partial_plans.letting_go(fleet), {one.cluster for one in named}
-    async with registry.of(fleet, settings.surroundings()) as clusters:
+    async with settings.registry(fleet) as clusters:
         look = await run.look(asked, clusters, only=only, credentials=True, pace=settings.pace())
         foreign = unmanaged_units(asked, look.live, only=only)
         plan = partial_plans.releases(fleet, look.plan, named, foreign=foreign)

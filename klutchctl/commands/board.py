@@ -143,11 +143,10 @@ async def _looks(states: "States", fleet: "Fleet", settings: Settings, every: fl
     from reconciler import run
     from reconciler.controller.tasks import now_here
     from reconciler.health import board, survey
-    from reconciler.kube import registry
     from reconciler.watch import fleet_state
 
     pace, chosen = settings.pace(), repository.chosen(fleet, settings)
-    async with registry.of(fleet, settings.surroundings()) as clusters:
+    async with settings.registry(fleet) as clusters:
         while True:
             found = await run.look(fleet, clusters, only=chosen, pace=pace)
             view = board.view_of(fleet, found.live, only=chosen)

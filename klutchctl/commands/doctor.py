@@ -151,9 +151,8 @@ async def _examined(
 ) -> "tuple[Examination, ...]":
     from reconciler.controller.tasks import now_here
     from reconciler.doctor.examine import examine
-    from reconciler.kube import registry
 
-    async with registry.of(fleet, settings.surroundings()) as clusters:
+    async with settings.registry(fleet) as clusters:
         return await examine(
             fleet, clusters, task=task, now=now_here, only=chosen, pace=settings.pace()
         )

@@ -269,13 +269,12 @@ class _Import:
         """Read the clusters; return the imports, and the unread clusters with the reasons."""
         from klutchctl import repository
         from reconciler.core.live import ClusterState, Unavailable
-        from reconciler.kube import registry
         from reconciler.observe import observe
         from reconciler.reports.imports import imports
 
         fleet, pace = self.loaded.fleet, self.settings.pace()
         only = repository.chosen(fleet, self.settings)
-        async with registry.of(fleet, self.settings.surroundings()) as clusters:
+        async with self.settings.registry(fleet) as clusters:
             live = await observe(fleet, clusters, only=only, credentials=True, pace=pace)
             made = imports(fleet, live, only=only)
             settled = await self._settled(made, live, clusters, target)

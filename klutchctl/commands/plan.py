@@ -238,10 +238,9 @@ async def _planned(
 ) -> "tuple[Plan, float]":
     """Read the clusters, and the further questions of planning; return how long that took."""
     from reconciler import run
-    from reconciler.kube import registry
 
     fleet = subject.fleet
-    async with registry.of(fleet, settings.surroundings()) as opened:
+    async with settings.registry(fleet) as opened:
         look = await run.look(
             fleet,
             subject.clusters(opened),

@@ -139,12 +139,11 @@ async def _look(
 
     from reconciler.controller.tasks import now_here
     from reconciler.health.survey import survey
-    from reconciler.kube import registry
     from reconciler.watch.fleet_state import remembering
 
     pace = settings.pace()
     before: Board | None = None
-    async with registry.of(fleet, settings.surroundings()) as clusters:
+    async with settings.registry(fleet) as clusters:
         while True:
             board = await survey(fleet, clusters, now=now_here, only=chosen, pace=pace)
             board = board if before is None else remembering(before, board)
@@ -247,12 +246,11 @@ def snapshot(
 
 
 async def _observe(fleet: "Fleet", settings: Settings, chosen: frozenset[str] | None) -> "Live":
-    from reconciler.kube import registry
     from reconciler.observe import answer, observe
     from reconciler.observe.read_scope import follow_up_reads
 
     pace = settings.pace()
-    async with registry.of(fleet, settings.surroundings()) as clusters:
+    async with settings.registry(fleet) as clusters:
         live = await observe(fleet, clusters, only=chosen, pace=pace)
         return await answer(fleet, live, clusters, follow_up_reads(fleet, live), pace=pace)
 
@@ -335,11 +333,10 @@ async def _asked(
     loaded: "Loaded", target: "Target", settings: Settings
 ) -> "tuple[Explanation, tuple[UnitHealth, ...]]":
     from reconciler import run
-    from reconciler.kube import registry
     from reconciler.reports import why
 
     fleet = why.watching(loaded.fleet)
-    async with registry.of(fleet, settings.surroundings()) as clusters:
+    async with settings.registry(fleet) as clusters:
         seen = await run.look(fleet, clusters, only={target.cluster}, pace=settings.pace())
         explanation = why.explained(loaded, seen.live, seen.plan, target)
         if explanation.prunes:

@@ -23,7 +23,6 @@ from reconciler.core.refs import Ref
 from reconciler.fleet.values import Fleet
 from reconciler.health.board import Board, view_of
 from reconciler.health.survey import KeptDefinitions, judged, survey
-from reconciler.kube import registry
 from reconciler.kube.registry import Registry
 from reconciler.planning.changes import Plan
 from reconciler.run import Look, look
@@ -177,7 +176,7 @@ class Rounds:
         """
         if anew or self._clusters is None:
             await self.close()
-            self._clusters = registry.of(fleet, self._settings.surroundings())
+            self._clusters = self._settings.registry(fleet)
         return self._clusters
 
 

@@ -28,7 +28,6 @@ from reconciler.fleet.values import Fleet
 from reconciler.health.board import UNREADY, Board, ClusterHealth
 from reconciler.health.survey import survey
 from reconciler.health.verdict import State
-from reconciler.kube import registry
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 from reconciler.source.following import Server
@@ -319,7 +318,7 @@ async def _load(writer: FleetStatusWriter, clock: SystemClock) -> None:
 
 def _look(settings: Settings) -> Look:
     async def look(fleet: Fleet, some: Collection[str]) -> Board:
-        async with registry.of(fleet, settings.surroundings()) as clusters:
+        async with settings.registry(fleet) as clusters:
             return await survey(fleet, clusters, now=now_here, only=some, pace=settings.pace())
 
     return look
