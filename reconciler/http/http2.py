@@ -198,10 +198,6 @@ class Multiplexer:
     _dialing: asyncio.Task[NoAnswer | None] | None = None
     _lacks_http2: bool = False
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._links
-
     async def open(self, headers: Headers, *, silence: float | None) -> Stream | None:
         """Open a stream; None: the server does not speak HTTP/2.
 

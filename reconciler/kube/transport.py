@@ -56,9 +56,10 @@ class _Connections:
     calls: Pool
     streams: "Multiplexer | None" = None
 
-    @property
-    def is_over(self) -> bool:
-        return self.calls.is_empty and (self.streams is None or self.streams.is_empty)
+    def retire(self) -> None:
+        self.calls.retire()
+        if self.streams is not None:
+            self.streams.cut()
 
     async def close(self) -> None:
         try:
@@ -79,8 +80,7 @@ class Transport:
         self._limits = limits
         self._agent = agent
         self._current: _Connections | None = None
-        self._closed = False
-        self._retired: list[_Connections] = []
+        self._closed = self._is_retired = False
         url, proxy = URL(connection.server), connection.proxy
         self._prefix = url.raw_path.rstrip("/")
         self._route = Route(
@@ -94,18 +94,14 @@ class Transport:
     async def close(self) -> None:
         """Close all connections; calls in flight fail with NoAnswer."""
         self._closed = True
-        for one in self._all():
-            await one.close()
+        if self._current is not None:
+            await self._current.close()
 
     def retire(self) -> None:
-        """End all streams now, and each connection once its call has ended."""
-        for one in self._all():
-            one.calls.retire()
-            if one.streams is not None:
-                one.streams.cut()
-
-    def _all(self) -> list[_Connections]:
-        return [*self._retired, *([] if self._current is None else [self._current])]
+        """End all streams, let none begin, and end each connection once its call has ended."""
+        self._is_retired = True
+        if self._current is not None:
+            self._current.retire()
 
     async def auth(self) -> Auth:
         """Return the current credentials. Raises KlutchError where there are none."""
@@ -171,6 +167,8 @@ class Transport:
         """Begin a stream over HTTP/2, or as a call where that is not spoken."""
         from reconciler.http import http2  # it takes long to import, and a plan has no watch
 
+        if self._is_retired:
+            raise NoAnswer(CLOSED, sent=False, permanent=True)
         connections, route = self._connections(auth.certificate)
         if route.url.scheme == "https" and route.proxy is None:
             connections.streams = connections.streams or http2.Multiplexer(
@@ -223,9 +221,7 @@ class Transport:
             secured = "https" in (route.url.scheme, route.proxy and route.proxy.scheme)
             tls = ssl_context(self._connection, certificate) if secured else None
             if self._current is not None:
-                self._current.calls.retire()
-                self._retired = [one for one in self._retired if not one.is_over]
-                self._retired.append(self._current)
+                self._current.retire()
             self._current = _Connections(certificate, Pool(route, tls, idle=_IDLE_SECONDS))
         return self._current, route
 
