@@ -2,23 +2,27 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from klutchctl import files
+from klutchctl.entry import awaited
 from klutchctl.render import manifests
 from reconciler.api.osb import SERVICE_BROKER, BrokerSpec, broker_spec
 from reconciler.blueprints.offering import kinds
-from reconciler.blueprints.offering.catalogue import Catalogue
+from reconciler.blueprints.offering.catalogue import Catalogue, CatalogueFault, catalogue_of
+from reconciler.blueprints.offering.files import Documents, Output, files_of
 from reconciler.core import manifest, yaml_text
 from reconciler.core.addresses import is_loopback
 from reconciler.core.errors import ConfigError
+from reconciler.kube import crds
 
-if TYPE_CHECKING:
-    from reconciler.blueprints.offering.files import Documents, Output
-
+_HEAD: Final = (
+    "# Written by `klutchctl catalog` from a broker's catalogue: run it again, do not edit.\n"
+)
 _PLACES: Final = ("templates.yaml", "rights.yaml", "crds/*.yaml", "fleet/*.yaml")
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "string": str,
@@ -28,10 +32,44 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
 }
 
 
-def broker_in(file: Path) -> BrokerSpec:
-    """Return the one ServiceBroker of a file. Raises ConfigError, also for fields that are none."""
-    from reconciler.kube import crds
+def generated(
+    broker: Path,
+    folder: Path,
+    saved: Path | None,
+    credentials: Path | None,
+    *,
+    allow_narrowing: bool,
+) -> Output:
+    """Return the files for a broker's offers: by its `saved` catalogue, else by its answer.
 
+    Raises ConfigError, BrokerFault and others.
+    """
+    spec = _broker_in(broker)
+    where = f"ServiceBroker {spec.name}"
+    with _faults_of(str(saved or where)):
+        found = (
+            awaited(_fetched(spec, credentials or Path()))
+            if saved is None
+            else catalogue_of(files.read(saved))
+        )
+    lock_file = folder / kinds.LOCK
+    lock = files.read(lock_file) if lock_file.exists() else None
+    before = _made_before(folder)
+    with _faults_of(where):
+        return files_of(spec, found, before, lock, allow_narrowing=allow_narrowing)
+
+
+@contextmanager
+def _faults_of(where: str) -> Iterator[None]:
+    """Turn the faults of a catalogue into an error that names `where`."""
+    try:
+        yield
+    except CatalogueFault as error:
+        raise ConfigError("; ".join(error.problems), where=where) from None
+
+
+def _broker_in(file: Path) -> BrokerSpec:
+    """Return the one ServiceBroker of a file. Raises ConfigError, also for fields that are none."""
     documents = [node.plain() for node in yaml_text.read_all(files.read(file), str(file))]
     found = [one for one in documents if manifest.get_text(one, "kind") == SERVICE_BROKER.kind]
     if len(found) != 1 or not isinstance(found[0], dict):
@@ -76,7 +114,7 @@ def _problems(schema: manifest.Manifest, value: manifest.JSON, path: str) -> Ite
         yield f"{path} is not of the form {pattern}"
 
 
-async def fetched(spec: BrokerSpec, credentials: Path) -> Catalogue:
+async def _fetched(spec: BrokerSpec, credentials: Path) -> Catalogue:
     """Return the catalogue as the broker answers it. Raises ConfigError, BrokerFault and others.
 
     What stands in a file of the person who runs this may lead to the own machine.
@@ -109,14 +147,14 @@ class Change:
     content: bytes | None
 
 
-def changes(folder: Path, output: "Output", head: str) -> list[Change]:
+def changes(folder: Path, output: Output) -> list[Change]:
     """Return the files that differ; a lock file of earlier versions goes last.
 
     Raises ConfigError for a file in the way that was not made from a catalogue.
     """
     found = []
     for path, documents in sorted(output.files.items()):
-        content, file = _content(documents, head), folder / path
+        content, file = _content(documents), folder / path
         there = files.read(file) if file.exists() else None
         if there is not None and there != content:
             if path not in output.before:
@@ -133,7 +171,7 @@ def changes(folder: Path, output: "Output", head: str) -> list[Change]:
     return [*(one for one in gone if one not in last), *found, *last]
 
 
-def made_before(folder: Path, head: str) -> dict[str, "Documents"]:
+def _made_before(folder: Path) -> dict[str, Documents]:
     """Return the documents of the files that were made from a catalogue. Raises ConfigError."""
     paths = (path for pattern in _PLACES for path in sorted(folder.glob(pattern)))
     texts = {path.relative_to(folder).as_posix(): files.read(path) for path in paths}
@@ -142,13 +180,13 @@ def made_before(folder: Path, head: str) -> dict[str, "Documents"]:
             m for node in yaml_text.read_all(text, path) if isinstance(m := node.plain(), dict)
         )
         for path, text in texts.items()
-        if text.startswith(head.encode())
+        if text.startswith(_HEAD.encode())
     }
 
 
-def _content(documents: "Documents", head: str) -> bytes:
+def _content(documents: Documents) -> bytes:
     texts = ["\n".join(manifests.yaml_lines(one)) for one in documents]
-    return (head + "\n---\n".join(texts) + "\n").encode()
+    return (_HEAD + "\n---\n".join(texts) + "\n").encode()
 
 
 def write(folder: Path, differing: list[Change]) -> None:
