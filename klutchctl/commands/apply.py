@@ -22,6 +22,7 @@ from klutchctl.settings import (
     parse_outputs,
     write_outputs,
 )
+from reconciler.core.errors import ConfigError, StalePlan
 
 if TYPE_CHECKING:
     from reconciler.apply import Report
@@ -180,7 +181,6 @@ def _is_plan(target: Path) -> bool:
 def _saved(place: Place, repository_path: Path | None, settings: Settings) -> "tuple[Fleet, Plan]":
     """Return a saved plan, and the fleet that it was made from. Raises StalePlan."""
     from klutchctl import files, repository
-    from reconciler.core.errors import ConfigError, StalePlan
     from reconciler.planning import planfile
 
     target = place.path

@@ -12,6 +12,7 @@ import typer
 from klutchctl.entry import awaited, ending
 from klutchctl.options import flag, option, seconds
 from klutchctl.settings import Settings
+from reconciler.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from klutchctl.web.board.overview import Explain
@@ -76,7 +77,6 @@ def _read(given: Path, plan: Path | None) -> "FleetState":
     """Return the fleet and its state by files. Raises ConfigError."""
     from klutchctl import files
     from klutchctl.render import status_document
-    from reconciler.core.errors import ConfigError
     from reconciler.planning import planfile
 
     state = status_document.parse(files.read(given, hint=status_document.HINT), str(given))

@@ -19,6 +19,7 @@ from klutchctl.commands.validate import schema_text
 from klutchctl.entry import ExitCode, awaited, reading_code
 from klutchctl.options import option
 from klutchctl.settings import Settings
+from reconciler.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from reconciler.core.live import Live
@@ -139,7 +140,6 @@ async def _live_fleet(context: str, settings: Settings) -> str:
 
 
 def _check_name(name: str, option: str) -> None:
-    from reconciler.core.errors import ConfigError
     from reconciler.fleet.base_model import NAME
 
     if problem := NAME.problem_of(name):
@@ -176,7 +176,6 @@ def _is_context(text: str) -> bool:
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:
     from klutchctl import files
-    from reconciler.core.errors import ConfigError
     from reconciler.fleet.files import ENTRY_NAMES
 
     taken = [one for one in sorted({*texts, *ENTRY_NAMES}) if os.path.lexists(folder / one)]
@@ -248,7 +247,6 @@ class _Import:
 
     def file(self, out: Path | None) -> str:
         """Return the path of the new file in the repository. Raises ConfigError."""
-        from reconciler.core.errors import ConfigError
         from reconciler.reports.imports import belongs, place
 
         if out is None:

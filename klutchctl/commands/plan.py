@@ -20,11 +20,11 @@ from klutchctl.settings import (
     usable,
     write_outputs,
 )
+from reconciler.core.errors import ConfigError, InvalidRepository
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from reconciler.core.errors import ConfigError
     from reconciler.fleet.load import Review
     from reconciler.fleet.values import Access, Fleet
     from reconciler.kube.registry import Reached, Registry
@@ -65,7 +65,6 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     if out is not None:
         usable("--out", out)
     from klutchctl import files
-    from reconciler.core.errors import InvalidRepository
     from reconciler.planning import planfile
 
     with _failure_commented(wanted):
@@ -127,12 +126,10 @@ def drift(
     New and removed objects are no drift.
     """
     wanted = parse_outputs(output, known=_FORMATS)
-    from klutchctl import repository
     from reconciler.reports import partial_plans
 
     subject = _subject(place, None, settings)
-    chosen = repository.chosen(subject.fleet, settings)
-    planned, seconds = awaited(_planned(subject, settings, chosen, credentials=credentials))
+    planned, seconds = _made(subject, settings, None, credentials=credentials)
     repairs = partial_plans.drift(planned)
     _print(repairs, wanted, settings, seconds=seconds)
     allowed = settings.allow_unreachable
@@ -210,9 +207,7 @@ class _PullRequestAccess:
         """Give the connections of a cluster back."""
         await self.clusters.close(name)
 
-    def _refusal(self) -> "ConfigError":
-        from reconciler.core.errors import ConfigError
-
+    def _refusal(self) -> ConfigError:
         return ConfigError(
             f"{self.ref} does not lead there, so it is not contacted",
             where="--base",

@@ -11,6 +11,7 @@ from klutchctl.commands import Command, end_of_help
 from klutchctl.entry import ExitCode
 from klutchctl.options import flag, option, with_options
 from klutchctl.settings import Settings
+from reconciler.core.errors import ConfigError, HostError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,6 @@ app = typer.Typer(
 
 def _checked(name: str) -> str:
     from klutchctl.sandbox.state import check_name
-    from reconciler.core.errors import ConfigError
 
     try:
         check_name(name)
@@ -218,7 +218,6 @@ def status(
 
     from klutchctl.sandbox import lifecycle, report
     from klutchctl.sandbox.state import layout_of
-    from reconciler.core.errors import HostError
 
     place = layout_of(name, state_home=settings.state_home)
     found = lifecycle.status(place)

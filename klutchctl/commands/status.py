@@ -15,6 +15,7 @@ import typer
 from klutchctl.entry import ExitCode, awaited, first, reading_code
 from klutchctl.options import Place, flag, option, seconds
 from klutchctl.settings import Output, Settings, output_option, parse_outputs, usable, write_outputs
+from reconciler.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,8 +81,6 @@ def _written(file: Path, wanted: tuple[Output, ...], settings: Settings) -> Exit
 
 def _narrowed(board: "Board", names: tuple[str, ...]) -> "Board":
     """Return a board of some clusters; of all without names. Raises ConfigError."""
-    from reconciler.core.errors import ConfigError
-
     if not names:
         return board
     kept = tuple(one for one in board.clusters if one.name in names)

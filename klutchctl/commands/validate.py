@@ -13,12 +13,12 @@ import typer
 from klutchctl.entry import ExitCode
 from klutchctl.options import Place, flag, option
 from klutchctl.settings import Settings, output_option, parse_outputs, write_outputs
+from reconciler.core.errors import ConfigError, InvalidRepository, Problem, Severity, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from klutchctl.render.problems import Findings
-    from reconciler.core.errors import Problem
     from reconciler.fleet.files import Snapshot
     from reconciler.fleet.load import Base
     from reconciler.fleet.values import Fleet
@@ -48,7 +48,6 @@ def _findings(place: Place, base: str | None, settings: Settings) -> "tuple[Find
     """Return the findings, with paths from here, and with paths from the top of Git's tree."""
     from klutchctl import repository
     from klutchctl.render.problems import Findings
-    from reconciler.core.errors import InvalidRepository, in_order
     from reconciler.source import disk
 
     path = place.path
@@ -115,8 +114,6 @@ def _renderers(
 
 
 def _exit_code(found: "Findings") -> ExitCode:
-    from reconciler.core.errors import Severity
-
     severities = {problem.severity for problem in found.problems}
     if Severity.INVALID in severities:
         return ExitCode.INVALID
@@ -206,7 +203,6 @@ def schema(
     if check and file is None:
         raise typer.BadParameter("--check needs a FILE")
     from klutchctl.render import health
-    from reconciler.core.errors import ConfigError
 
     subject = Document(document or Document.FLEET)
     if (subject is Document.HEALTH) is not bool(tool) or (kind and not tool):
