@@ -14,8 +14,7 @@ from typing import Final
 
 from konnector import APP_CLUSTER
 from konnector.claim.orphans import Terms
-from konnector.context import SOON, Early, SyncContext
-from konnector.informers import Mappings
+from konnector.context import SOON, Early, Mappings, SyncContext
 from konnector.metrics import DOWN, UP, directions
 from konnector.namespace.decide import is_later
 from reconciler.controller.controller import Controller

@@ -12,8 +12,7 @@ from konnector.binding.decide import Seen
 from konnector.binding.release import key_of
 from konnector.claim import copies
 from konnector.claim.copies import InstanceTerms, Pair
-from konnector.context import AgentContext
-from konnector.informers import SecretInformers
+from konnector.context import AgentContext, SecretInformers
 from konnector.kubeconfig import judge
 from konnector.kubeconfig.judge import Judged
 from konnector.mass_loss import rules as mass_loss_rules

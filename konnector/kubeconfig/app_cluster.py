@@ -12,8 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from konnector import APP_CLUSTER
-from konnector.context import AgentContext
-from konnector.informers import SecretInformers
+from konnector.context import AgentContext, SecretInformers
 from konnector.kubeconfig import connections, judge
 from konnector.kubeconfig.connections import Connect, RotatingCluster
 from konnector.settings import ControlPlaneMode

@@ -22,8 +22,7 @@ from reconciler.kube.turns import SharedReads
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from konnector.context import AgentContext
-    from konnector.informers import SpaceInformers
+    from konnector.context import AgentContext, SpaceInformers
 
 
 class SpaceGuards:

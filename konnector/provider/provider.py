@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from konnector.binding import decide as binding_decide
-from konnector.context import AgentContext, ProviderCallbacks, SyncContext
-from konnector.informers import Mappings, SpaceInformers
+from konnector.context import AgentContext, Mappings, ProviderCallbacks, SpaceInformers, SyncContext
 from konnector.kubeconfig.connections import Reach
 from konnector.mass_loss.guard import SpaceGuards
 from konnector.namespace.controller import Namespaces

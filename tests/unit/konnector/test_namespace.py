@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from konnector import CONTROL_PLANE
 from konnector.claim.orphans import Confirmation, Terms
-from konnector.informers import Mappings
+from konnector.context import Mappings
 from konnector.namespace.decide import Removal, Seen, decide, leaving
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core import keys
