@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bind.osb.brokers import Brokers
-from bind.osb.claims import Claims
 from bind.osb.connections import Calls
+from bind.osb.controller import Brokers, Claims
 from bind.osb.dataservices import reconciling as compositions
 from bind.osb.dataservices.configs import Informers as Composed
 from bind.osb.informers import Informers, InstanceKey, Kinds, Places
