@@ -1,6 +1,5 @@
 """Runs `klutch-bind`: parses flags, starts the backend, and words a failure."""
 
-import asyncio
 import os
 import sys
 from functools import partial
@@ -23,11 +22,8 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> None:
     given = settings.parse(arguments)
     process.tune_memory()
-    process.until_signal(partial(_serve, given))
-
-
-async def _serve(given: settings.Settings, stop: asyncio.Event) -> None:
-    await program.serve(given, os.environ, host.home_directory(), stop=stop)
+    home = host.home_directory()
+    process.until_signal(lambda stop: program.serve(given, os.environ, home, stop=stop))
 
 
 if __name__ == "__main__":

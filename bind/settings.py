@@ -3,6 +3,7 @@
 `unserved` names those that have no effect. With a flag of an identity provider, the door opens.
 """
 
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,14 +14,11 @@ from bind.door import settings as door
 from bind.door.settings import DoorSettings
 from reconciler.blueprints.export import Isolation, Scope
 from reconciler.controller import flags
-from reconciler.controller.flags import Operation
+from reconciler.controller.flags import Flag, Operation
 from reconciler.core.errors import ConfigError
 from reconciler.kube import networks
 from reconciler.kube.networks import ANYWHERE, Networks
 
-_WORKERS: Final = 4
-_QPS: Final = 100.0
-_BURST: Final = 300
 _SCOPES: Final = {"namespaced": "Namespaced", "cluster": "Cluster"}
 # Which fields spec.konnector.overrides of an AppClusterBinding may set.
 _OVERRIDES: Final = {"restricted": "Restricted", "all": "All"}
@@ -50,9 +48,9 @@ class Settings(Operation):
     drain_deadline: timedelta = timedelta(minutes=10)
     lease_namespace: str = ""
     door: DoorSettings | None = None
-    workers: int = _WORKERS
-    qps: float = _QPS
-    burst: int = _BURST
+    workers: int = 4
+    qps: float = 100.0
+    burst: int = 300
 
     @property
     def bounds(self) -> Bounds:
@@ -76,20 +74,15 @@ def parse(arguments: Sequence[str]) -> Settings:
     """
     given = _parser().parse_args(list(arguments))
     return Settings(
-        consumer_scope=cast("Scope", _one_of(given.consumer_scope, _SCOPES, "--consumer-scope")),
-        isolation=cast(
-            "Isolation",
-            _one_of(given.cluster_scoped_isolation, _ISOLATIONS, "--cluster-scoped-isolation"),
-        ),
+        consumer_scope=cast("Scope", _one_of(given, "consumer_scope", _SCOPES)),
+        isolation=cast("Isolation", _one_of(given, "cluster_scoped_isolation", _ISOLATIONS)),
         template_namespace=given.template_namespace,
-        hashed_names=_one_of(given.service_namespace_names, _NAMES, "--service-namespace-names")
-        == "Hashed",
+        hashed_names=_one_of(given, "service_namespace_names", _NAMES) == "Hashed",
         control_plane_mode=given.control_plane_mode,
         konnector_image=given.konnector_image,
         konnector_image_prefixes=tuple(filter(None, given.konnector_image_prefix)),
         allow_cross_namespace_secrets=given.allow_cross_namespace_secrets,
-        all_overrides=_one_of(given.konnector_overrides, _OVERRIDES, "--konnector-overrides")
-        == "All",
+        all_overrides=_one_of(given, "konnector_overrides", _OVERRIDES) == "All",
         # The backend's network differs from that of konnectors.
         networks=networks.of_flags(given.allow_networks, given.deny_networks, in_cluster=False),
         space_quota=flags.at_least(0, given.space_quota, "--space-quota"),
@@ -109,69 +102,73 @@ def _parser() -> flags.Parser:
         "klutch-bind",
         "The backend of Klutch on a control plane: binding spaces, rights, exports.",
     )
-    text = parser.add_argument
     parser.access("control plane")
     parser.section("spaces and exports")
-    text("--consumer-scope", default="Namespaced", metavar="SCOPE", help=_SCOPE)
-    text("--cluster-scoped-isolation", default="Prefixed", metavar="ISOLATION", help=_ISOLATION)
-    text("--template-namespace", default="", metavar="NAMESPACE", help=_TEMPLATES)
-    text("--service-namespace-names", default="Plain", metavar="Plain|Hashed", help=_NEW_NAMES)
-    text("--space-quota", type=int, default=500, metavar="NUMBER", help=_SPACE_QUOTA)
-    text("--service-namespace-quota", type=int, default=500, metavar="NUMBER", help=_QUOTA)
-    text("--export-grace", type=float, default=600, metavar="SECONDS", help=_GRACE)
-    text("--drain-deadline", type=float, default=600, metavar="SECONDS", help=_DRAIN)
-    parser.section("control-plane mode")
-    parser.switch("--control-plane-mode", default=False, help="serve AppClusterBindings")
-    text(
-        "--konnector-image", default="", metavar="IMAGE", help="image of konnectors that it deploys"
+    parser.table(
+        consumer_scope=Flag(
+            "rights of konnectors: Namespaced, or Cluster: in all namespaces", "SCOPE", "Namespaced"
+        ),
+        cluster_scoped_isolation=Flag(
+            "of cluster-scoped kinds: Prefixed, Namespaced or None", "ISOLATION", "Prefixed"
+        ),
+        template_namespace=Flag(
+            "offer only the templates of this namespace (default: of all namespaces)", "NAMESPACE"
+        ),
+        service_namespace_names=Flag(
+            "names of new service namespaces; another app cluster cannot take a hashed one first",
+            "Plain|Hashed",
+            "Plain",
+        ),
+        space_quota=Flag(
+            "limit for a binding space: objects of each of our kinds, and Secrets; 0: none",
+            "NUMBER",
+            500,
+        ),
+        service_namespace_quota=Flag(
+            "limit for a service namespace: objects of each exported or claimed kind; 0: none",
+            "NUMBER",
+            500,
+        ),
+        export_grace=Flag("keep an export for this time after its CRD is gone", "SECONDS", 600.0),
+        drain_deadline=Flag("report a deletion without progress after this time", "SECONDS", 600.0),
     )
-    text("--konnector-image-prefix", action="append", default=[], metavar="PLACE", help=_PREFIX)
-    parser.switch("--allow-cross-namespace-secrets", default=False, help=_ANY_NAMESPACE)
-    text("--konnector-overrides", default="Restricted", metavar="WHICH", help=_ALLOWED)
-    for name, meaning in _NETWORKS.items():
-        text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=meaning)
-    parser.operation(probe_address="", workers=_WORKERS, qps=_QPS, burst=_BURST)
-    text("--lease-namespace", default="", metavar="NAMESPACE", help=_LEASES)
+    parser.section("control-plane mode")
+    parser.table(
+        control_plane_mode=Flag("serve AppClusterBindings", default=False),
+        konnector_image=Flag("image of konnectors that it deploys", "IMAGE"),
+        konnector_image_prefix=Flag(
+            "AppClusterBindings may also name images below this: REGISTRY/PATH", "PLACE", []
+        ),
+        allow_cross_namespace_secrets=Flag(
+            "an AppClusterBinding may name a Secret of any namespace, without a grant",
+            default=False,
+        ),
+        konnector_overrides=Flag(
+            "Restricted, or All: an author of an AppClusterBinding may run any container here",
+            "WHICH",
+            "Restricted",
+        ),
+        deny_networks=Flag(
+            "refuse these addresses in kubeconfigs of AppClusterBindings", "CIDR[,CIDR]", []
+        ),
+        allow_networks=Flag("exceptions from --deny-networks", "CIDR[,CIDR]", []),
+    )
+    parser.operation(Settings, probe_address="")
+    parser.table(
+        lease_namespace=Flag(
+            "namespace of the leader's Lease (default: the pod's own)", "NAMESPACE"
+        )
+    )
     door.add(parser)
     parser.ignore(_IDLE)
     return parser
 
 
-_SCOPE: Final = (
-    "rights of konnectors: Namespaced, or Cluster: in all namespaces (default: Namespaced)"
-)
-_ISOLATION: Final = "of cluster-scoped kinds: Prefixed, Namespaced or None (default: Prefixed)"
-_TEMPLATES: Final = "offer only the templates of this namespace (default: of all namespaces)"
-_NEW_NAMES: Final = (
-    "names of new service namespaces; another app cluster cannot take a hashed one first "
-    "(default: Plain)"
-)
-_SPACE_QUOTA: Final = (
-    "limit for a binding space: objects of each of our kinds, and Secrets; 0: none (default: 500)"
-)
-_QUOTA: Final = (
-    "limit for a service namespace: objects of each exported or claimed kind; 0: none "
-    "(default: 500)"
-)
-_GRACE: Final = "keep an export for this time after its CRD is gone (default: 600)"
-_DRAIN: Final = "report a deletion without progress after this time (default: 600)"
-_PREFIX: Final = "AppClusterBindings may also name images below this: REGISTRY/PATH"
-_ANY_NAMESPACE: Final = "an AppClusterBinding may name a Secret of any namespace, without a grant"
-_ALLOWED: Final = (
-    "Restricted, or All: an author of an AppClusterBinding may run any container here "
-    "(default: Restricted)"
-)
-_NETWORKS: Final = {
-    "--deny-networks": "refuse these addresses in kubeconfigs of AppClusterBindings",
-    "--allow-networks": "exceptions from --deny-networks",
-}
-_LEASES: Final = "namespace of the leader's Lease (default: the pod's own)"
-
-
-def _one_of(text: str, known: dict[str, str], where: str) -> str:
+def _one_of(given: Namespace, field: str, known: dict[str, str]) -> str:
+    text = getattr(given, field)
     if text.lower() not in known:
         expected = " or ".join(known.values())
-        raise ConfigError(f"{text!r} is not {expected}", where=where)
+        raise ConfigError(f"{text!r} is not {expected}", where=f"--{field.replace('_', '-')}")
     return known[text.lower()]
 
 

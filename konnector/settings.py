@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from reconciler.controller import flags
-from reconciler.controller.flags import Address, Operation
+from reconciler.controller.flags import Address, Flag, Operation
 from reconciler.controller.lease import holder_here
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
@@ -18,12 +18,6 @@ from reconciler.core.times import span
 from reconciler.kube import networks
 from reconciler.kube.networks import ANYWHERE, Networks
 
-# More than one process can send: API priority and fairness of the server is the limit.
-_QPS: Final = 2000.0
-_BURST: Final = 4000
-# Objects wait for API servers, and some for slow webhooks; none is to wait for another.
-_WORKERS: Final = 32
-_PROBES: Final = ("", 8080)
 _SECRET_NAME: Final = "app-cluster-kubeconfig-secret-name"
 _SECRET_NAMESPACE: Final = "app-cluster-kubeconfig-secret-namespace"
 _SECRET_KEY: Final = "app-cluster-kubeconfig-secret-key"
@@ -61,10 +55,12 @@ class Settings(Operation):
     lease_namespace: str = names.KUBE_SYSTEM
     namespace: str = ""
     lease_identity: str
-    probes: Address | None = _PROBES
-    workers: int = _WORKERS
-    qps: float = _QPS
-    burst: int = _BURST
+    probes: Address | None = ("", 8080)
+    # Objects wait for API servers, and some for slow webhooks; none is to wait for another.
+    workers: int = 32
+    # More than one process can send: API priority and fairness of the server is the limit.
+    qps: float = 2000.0
+    burst: int = 4000
     orphan_grace: timedelta | None = None
     networks: Networks = ANYWHERE  # where kubeconfigs in Secrets may lead
 
@@ -143,28 +139,40 @@ def _parser() -> flags.Parser:
         epilog="`konnector detach` removes finalizers after the control plane is gone for good; "
         "`konnector detach --help` lists its flags.",
     )
-    text = parser.add_argument
     parser.access("clusters", _KUBECONFIG)
-    text(f"--{_BINDINGS}", metavar="NAMESPACE", help=_CONFINED)
-    for name, meaning in _NETWORKS.items():
-        text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=meaning)
-    text("--orphan-grace", default="", metavar="DURATION", help=_GRACE)
-    parser.section("control-plane mode")
-    parser.switch("--control-plane-mode", default=False, help="run beside the control plane")
-    text(f"--{_SECRET_NAME}", metavar="NAME", help=_SECRET)
-    text(f"--{_SECRET_NAMESPACE}", metavar="NAMESPACE", help="namespace of that Secret")
-    text(f"--{_SECRET_KEY}", metavar="KEY", help="key in that Secret (default: kubeconfig)")
-    text(f"--{_SPACE}", metavar="NAMESPACE", help="the binding space")
-    parser.operation(probe_address=":8080", workers=_WORKERS, qps=_QPS, burst=_BURST)
-    text(
-        "--lease-name",
-        default=names.KONNECTOR_LEASE,
-        help="the leader's Lease (default: %(default)s)",
+    parser.table(
+        binding_namespace=Flag(
+            "serve APIServiceBindings there only (default: $BINDING_NAMESPACE, or all)",
+            "NAMESPACE",
+            None,
+        ),
+        deny_networks=Flag(
+            "refuse these addresses in kubeconfigs of Secrets (in a pod: also loopback)",
+            "CIDR[,CIDR]",
+            [],
+        ),
+        allow_networks=Flag("exceptions from --deny-networks", "CIDR[,CIDR]", []),
+        orphan_grace=Flag(
+            "delete a copy if its claim is absent for this time, such as 30d (default: never)",
+            "DURATION",
+        ),
     )
-    text(
-        "--lease-namespace",
-        default="",
-        help="namespace of that Lease (default: $POD_NAMESPACE, or kube-system)",
+    parser.section("control-plane mode")
+    parser.table(
+        control_plane_mode=Flag("run beside the control plane", default=False),
+        app_cluster_kubeconfig_secret_name=Flag(
+            "Secret on the control plane with the app cluster's kubeconfig", "NAME", None
+        ),
+        app_cluster_kubeconfig_secret_namespace=Flag("namespace of that Secret", "NAMESPACE", None),
+        app_cluster_kubeconfig_secret_key=Flag(
+            "key in that Secret (default: kubeconfig)", "KEY", None
+        ),
+        binding_root_namespace=Flag("the binding space", "NAMESPACE", None),
+    )
+    parser.operation(Settings, probe_address=":8080")
+    parser.table(
+        lease_name=Flag("the leader's Lease", default=names.KONNECTOR_LEASE),
+        lease_namespace=Flag("namespace of that Lease (default: $POD_NAMESPACE, or kube-system)"),
     )
     return parser
 
@@ -172,10 +180,3 @@ def _parser() -> flags.Parser:
 _KUBECONFIG: Final = (
     f"of the app cluster; in control-plane mode, that of the control plane ({flags.KUBECONFIG})"
 )
-_SECRET: Final = "Secret on the control plane with the app cluster's kubeconfig"
-_CONFINED: Final = "serve APIServiceBindings there only (default: $BINDING_NAMESPACE, or all)"
-_NETWORKS: Final = {
-    "--deny-networks": "refuse these addresses in kubeconfigs of Secrets (in a pod: also loopback)",
-    "--allow-networks": "exceptions from --deny-networks",
-}
-_GRACE: Final = "delete a copy if its claim is absent for this time, such as 30d (default: never)"

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from reconciler.controller import flags
+from reconciler.controller.flags import Flag
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 
@@ -20,38 +21,49 @@ Network: TypeAlias = IPv4Network | IPv6Network
 PRETTY_NAME: Final = "Example Backend"  # the original's
 _CALLBACK: Final = "/callback"
 _AUTHORIZATIONS: Final = ("Authenticated", "SubjectAccessReview", "Rules")
-_TEXTS: Final = {
-    "namespace-prefix": ("cluster", "prefix of the names of new binding spaces"),
-    "external-address": (
-        "",
-        "address of the API server in kubeconfigs for konnectors: https://...",
+_FLAGS: Final = {
+    "namespace_prefix": Flag("prefix of the names of new binding spaces", "TEXT", "cluster"),
+    "external_address": Flag(
+        "address of the API server in kubeconfigs for konnectors: https://...", "URL"
     ),
-    "external-ca-file": ("", "certificate authority of that API server"),
-    "external-server-name": ("", "name in its certificate"),
-    "oidc-issuer-url": ("", "the identity provider"),
-    "oidc-issuer-client-id": ("", "client of klutch-bind at that provider"),
-    "oidc-client-secret-file": ("", "file with the secret of that client"),
-    "oidc-callback-url": ("", "redirect URL of that client: https://HOST/callback"),
-    "oidc-authorize-url": ("", "first URL of a sign-in of a CLI (default: beside the callback)"),
-    "oidc-ca-file": ("", "certificate authority of the provider"),
-    "oidc-scopes": ("openid profile email", "scopes of a sign-in"),
-    "oidc-username-claim": ("sub", "claim with the name of a user"),
-    "oidc-groups-claim": ("groups", "claim with the groups of a user"),
-    "oidc-prefix": ("oidc:", "prefix of the names of users and groups"),
-    "public-url": ("", "URL of this front door (default: the callback's origin)"),
-    "cli-client-id": ("", "public client of CLIs, for the device grant"),
-    "authorization": ("Authenticated", "users that may bind: " + " | ".join(_AUTHORIZATIONS)),
-    "access-file": ("", "file with further issuers, and the rules of --authorization=Rules"),
-    "listen-address": ("127.0.0.1:8080", "address of the front door"),
-    "tls-cert-file": ("", "certificate of the front door; read again when it changes"),
-    "tls-key-file": ("", "key of that certificate"),
-}
-_LISTS: Final = {
-    "allowed-redirect": (
-        "URL",
-        "URL that may get answers, besides loopback addresses; repeatable",
+    "external_ca_file": Flag("certificate authority of that API server", "FILE"),
+    "external_server_name": Flag("name in its certificate", "TEXT"),
+    "oidc_issuer_url": Flag("the identity provider", "URL"),
+    "oidc_issuer_client_id": Flag("client of klutch-bind at that provider", "ID"),
+    "oidc_client_secret_file": Flag("file with the secret of that client", "FILE"),
+    "oidc_callback_url": Flag("redirect URL of that client: https://HOST/callback", "URL"),
+    "oidc_authorize_url": Flag(
+        "first URL of a sign-in of a CLI (default: beside the callback)", "URL"
     ),
-    "trusted-proxies": ("CIDR[,CIDR]", "proxies with a believed X-Forwarded-For"),
+    "oidc_ca_file": Flag("certificate authority of the provider", "FILE"),
+    "oidc_scopes": Flag("scopes of a sign-in", "TEXT", "openid profile email"),
+    "oidc_username_claim": Flag("claim with the name of a user", "CLAIM", "sub"),
+    "oidc_groups_claim": Flag("claim with the groups of a user", "CLAIM", "groups"),
+    "oidc_prefix": Flag("prefix of the names of users and groups", "TEXT", "oidc:"),
+    "public_url": Flag("URL of this front door (default: the callback's origin)", "URL"),
+    "cli_client_id": Flag("public client of CLIs, for the device grant", "ID"),
+    "authorization": Flag(
+        "users that may bind: " + " | ".join(_AUTHORIZATIONS), "TEXT", "Authenticated"
+    ),
+    "access_file": Flag(
+        "file with further issuers, and the rules of --authorization=Rules", "FILE"
+    ),
+    "listen_address": Flag("address of the front door", "ADDR:PORT", "127.0.0.1:8080"),
+    "tls_cert_file": Flag("certificate of the front door; read again when it changes", "FILE"),
+    "tls_key_file": Flag("key of that certificate", "FILE"),
+    "allowed_redirect": Flag(
+        "URL that may get answers, besides loopback addresses; repeatable", "URL", []
+    ),
+    "trusted_proxies": Flag("proxies with a believed X-Forwarded-For", "CIDR[,CIDR]", []),
+    "pretty_name": Flag(
+        f"name of the provider, for its users (default: {PRETTY_NAME})", "TEXT", None
+    ),
+    "max_spaces_per_subject": Flag("app clusters that one identity may bind", "NUMBER", 50),
+    "ui": Flag("pages for people", default=True),
+    "accept_cli_audience": Flag(
+        "also accept ID tokens for --cli-client-id alone; a malicious door can relay them",
+        default=False,
+    ),
 }
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _VISIBLE: Final = re.compile(r"[!-\[\]-~]+")  # and no backslash, which browsers read as a slash
@@ -112,29 +124,10 @@ class DoorSettings:
 def add(parser: flags.Parser) -> None:
     """Add the flags of the front door to those of the backend."""
     parser.section("front door", "Served only with --oidc-issuer-url.")
-    for name, (default, meaning) in _TEXTS.items():
-        shown = f"{meaning} (default: {default})" if default else meaning
-        parser.add_argument(f"--{name}", default=default, metavar=_metavar(name), help=shown)
-    for name, (metavar, meaning) in _LISTS.items():
-        parser.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=meaning)
-    name = f"name of the provider, for its users (default: {PRETTY_NAME})"
-    parser.add_argument("--pretty-name", default=None, metavar="TEXT", help=name)
-    spaces = "app clusters that one identity may bind (default: 50)"
-    parser.add_argument(
-        "--max-spaces-per-subject", type=int, default=50, metavar="NUMBER", help=spaces
-    )
-    parser.switch("--ui", default=True, help="pages for people")
-    relayed = "also accept ID tokens for --cli-client-id alone; a malicious door can relay them"
-    parser.switch("--accept-cli-audience", default=False, help=relayed)
+    parser.table(**_FLAGS)
     for name in _HIDDEN:
         parser.add_argument(f"--{name}", default="", help=argparse.SUPPRESS)
     parser.add_argument("--listen-port", type=int, default=0, help=argparse.SUPPRESS)
-
-
-def _metavar(name: str) -> str:
-    """Return the placeholder for a flag's value, by the end of its name where that is known."""
-    known = {"url": "URL", "file": "FILE", "id": "ID", "claim": "CLAIM", "address": "ADDR:PORT"}
-    return {"external-address": "URL"}.get(name) or known.get(name.rpartition("-")[2], "TEXT")
 
 
 def of(given: argparse.Namespace) -> DoorSettings | None:
@@ -181,9 +174,9 @@ def of(given: argparse.Namespace) -> DoorSettings | None:
 
 def _is_opened(given: Mapping[str, object]) -> bool:
     """Return whether any flag of a provider was given: without the others it is an error."""
-    usual = {name: text for name, (text, _) in _TEXTS.items() if name.startswith("oidc-")}
-    usual["oidc-issuer-client-secret"] = ""
-    return any(given.get(name.replace("-", "_")) != text for name, text in usual.items())
+    usual = {name: flag.default for name, flag in _FLAGS.items() if name.startswith("oidc_")}
+    usual["oidc_issuer_client_secret"] = ""
+    return any(given.get(name) != text for name, text in usual.items())
 
 
 def _public_client(given: argparse.Namespace) -> str:

@@ -3,17 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
 
 from reconciler.broker.client import BrokerAddress, BrokerClient, Observe
 from reconciler.controller import flags
-from reconciler.controller.flags import Operation
-
-_WORKERS: Final = 8
-_QPS: Final = 100.0
-_BURST: Final = 300
-_NAMESPACE: Final = "namespace of ServiceBrokers and records (default: the pod's own)"
-_LEASES: Final = "namespace of the leader's Lease (default: that of --namespace)"
+from reconciler.controller.flags import Flag, Operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +19,9 @@ class Settings(Operation):
     allow_plain_http: bool = False
     allow_loopback: bool = False
     allow_insecure: bool = False
-    workers: int = _WORKERS
-    qps: float = _QPS
-    burst: int = _BURST
+    workers: int = 8
+    qps: float = 100.0
+    burst: int = 300
 
     def client(
         self, address: BrokerAddress, *, timeout: timedelta, observe: Observe | None
@@ -65,18 +58,23 @@ def _parser() -> flags.Parser:
     parser = flags.Parser(
         "klutch-osb", "Serves the offers of Open Service Brokers, as kinds of a control plane."
     )
-    text, switch = parser.add_argument, parser.switch
     parser.access("control plane")
-    text("--namespace", default="", metavar="NAME", help=_NAMESPACE)
-    switch("--dataservices", default=False, help="serve dataservices.anynines.com as well")
-    parser.section("brokers")
-    switch("--allow-plain-http", default=False, help="also call brokers by http://")
-    switch("--allow-loopback", default=False, help="also call brokers on this machine")
-    switch(
-        "--allow-insecure-brokers",
-        default=False,
-        help="a Secret may turn off the check of certificates",
+    parser.table(
+        namespace=Flag("namespace of ServiceBrokers and records (default: the pod's own)", "NAME"),
+        dataservices=Flag("serve dataservices.anynines.com as well", default=False),
     )
-    parser.operation(probe_address="", workers=_WORKERS, qps=_QPS, burst=_BURST)
-    text("--lease-namespace", default="", metavar="NAME", help=_LEASES)
+    parser.section("brokers")
+    parser.table(
+        allow_plain_http=Flag("also call brokers by http://", default=False),
+        allow_loopback=Flag("also call brokers on this machine", default=False),
+        allow_insecure_brokers=Flag(
+            "a Secret may turn off the check of certificates", default=False
+        ),
+    )
+    parser.operation(Settings, probe_address="")
+    parser.table(
+        lease_namespace=Flag(
+            "namespace of the leader's Lease (default: that of --namespace)", "NAME"
+        )
+    )
     return parser

@@ -7,8 +7,8 @@ import argparse
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NoReturn, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from reconciler.core.errors import ConfigError
 
@@ -62,6 +62,14 @@ class Operation:
     unserved: tuple[str, ...] = ()
 
 
+class Flag(NamedTuple):
+    """A flag, of the type of its default; one of a list may be given again."""
+
+    meaning: str
+    metavar: str | None = None
+    default: Any = ""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser without abbreviations, with sections in its help. Raises ConfigError."""
 
@@ -101,8 +109,23 @@ class Parser(argparse.ArgumentParser):
             help=f"{help} (default: {str(default).lower()})",
         )
 
-    def operation(self, *, probe_address: str, workers: int, qps: float, burst: int) -> None:
-        """Add the flags of an Operation, with these defaults, and --version."""
+    def table(self, **rows: Flag) -> None:
+        """Add flags, by the names of what they set."""
+        for field, (meaning, metavar, default) in rows.items():
+            name = f"--{field.replace('_', '-')}"
+            if isinstance(default, bool):
+                self.switch(name, default=default, help=meaning)
+                continue
+            known: dict[str, Any] = {"default": default, "metavar": metavar, "help": meaning}
+            if isinstance(default, list):
+                known["action"] = "append"
+            elif default not in (None, ""):
+                shown = default if isinstance(default, str) else f"{default:g}"
+                known |= {"type": type(default), "help": f"{meaning} (default: {shown})"}
+            self.add_argument(name, **known)
+
+    def operation(self, settings: type[Operation], *, probe_address: str) -> None:
+        """Add the flags of an Operation, with the defaults of these settings, and --version."""
         self.section("this process")
         flag = self.add_argument
         self.switch("--leader-election", default=True, help="one of several replicas works")
@@ -110,13 +133,12 @@ class Parser(argparse.ArgumentParser):
             otherwise = f"{default}; empty: none" if default else "none"
             text = f"{_SERVED[name]} (default: {otherwise})"
             flag(f"--{name}-address", default=default, metavar="[ADDR]:PORT", help=text)
-        for name, value, purpose in (
-            ("workers", workers, "objects of one kind to reconcile at once"),
-            ("qps", qps, "calls a second to each cluster"),
-            ("burst", burst, "calls to a cluster before --qps applies"),
-        ):
-            help_ = f"{purpose} (default: {value:g})"
-            flag(f"--{name}", type=type(value), default=value, help=help_)
+        usual = {one.name: one.default for one in fields(settings)}
+        self.table(
+            workers=Flag("objects of one kind to reconcile at once", default=usual["workers"]),
+            qps=Flag("calls a second to each cluster", default=usual["qps"]),
+            burst=Flag("calls to a cluster before --qps applies", default=usual["burst"]),
+        )
         flag("-v", "--v", type=int, default=2, metavar="LEVEL", help="4 or more: the debug log")
         flag("--logging-format", choices=("text", "json"), default="text")
         flag("--docs", default="", metavar="URL", help=_DOCS)
