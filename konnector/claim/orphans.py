@@ -8,7 +8,7 @@ A confirmation covers the orphans of its moment. Times of two clocks cannot tell
 orphan remembers the confirmation that it found; it needs another one, or the same one again.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -17,12 +17,12 @@ from konnector import CONTROL_PLANE
 from reconciler.api import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.decision import Patch, modification
+from reconciler.core.documents import first_of
 from reconciler.core.manifest import JSON, Manifest, annotations_of, get_map
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.core.times import format_time, moment
 
 _WITHOUT_ORIGIN: Final = (keys.ORPHANED, keys.ORPHANED_UNDER, keys.RELEASED, keys.DELETION_HELD)
-_SHOWN: Final = 3  # names in one sentence
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -113,7 +113,7 @@ def sentence(resource: str, places: Collection[ObjectKey], space: str) -> str:
     """Return a sentence about the orphans of one resource; "" where there is none."""
     if not places:
         return ""
-    some = listed("/".join(filter(None, one)) for one in sorted(places))
+    some = first_of("/".join(filter(None, one)) for one in sorted(places))
     subject = "1 copy of" if len(places) == 1 else f"{len(places)} copies of"
     return (
         f"{subject} {resource} lack their origin, and are kept: {some}. Bring the origin back, or"
@@ -128,10 +128,3 @@ def command(space: str, resources: str) -> str:
         f" {keys.CONFIRM_ORPHANS}"
     )
     return f"{annotate}- && {annotate}={resources}"
-
-
-def listed(texts: Iterable[str]) -> str:
-    """Return the first of them, and how many more there are."""
-    every = list(texts)
-    more = len(every) - _SHOWN
-    return ", ".join(every[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -18,6 +18,7 @@ from reconciler.api import CLUSTER_BINDING
 from reconciler.core import conditions, field_set, keys, manifest, names
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import Decision, Note, Patch, modification
+from reconciler.core.documents import first_of
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.core.times import HONOURED, SKEW, is_confirmed, moment
@@ -182,7 +183,7 @@ def mismatch(identity: Identity, confirmed: str) -> Problem | None:
     return conditions.APP_CLUSTER_CHANGED, (
         "Nothing is written on either side: this app cluster (uid"
         f" {live} of its Namespace kube-system) is not the one whose services are in the space"
-        f" ({orphans.listed(others)}). Correct the kubeconfig; or, if this one is to have them from"
+        f" ({first_of(others)}). Correct the kubeconfig; or, if this one is to have them from"
         f" now on, confirm it, on the control plane: "
         f"{_command(identity.space, keys.CONFIRM_APP_CLUSTER, live)}"
     )
@@ -200,7 +201,7 @@ def other_space(identity: Identity) -> Problem | None:
         )
     return conditions.SPACE_CHANGED, _lost(
         f"this space (uid {live} of its Namespace) is not the one that the app cluster was bound to"
-        f" ({orphans.listed(others)})",
+        f" ({first_of(others)})",
         identity,
     )
 
@@ -249,7 +250,7 @@ def another_namespace(uids: Mapping[str, str], space: str) -> str:
     named = sorted(uids)[:_NAMED]
     value = ",".join(f"{name}={uids[name]}" for name in named)
     return (
-        f"Nothing is synced in {orphans.listed(sorted(uids))}: each is a new app namespace, and the"
+        f"Nothing is synced in {first_of(sorted(uids))}: each is a new app namespace, and the"
         " data of a former one of its name is behind its APIServiceNamespace. If its claims are to"
         f" get that data, on the control plane: {_command(space, keys.CONFIRM_NAMESPACES, value)}"
     )
@@ -323,7 +324,7 @@ def _deletions(seen: Seen) -> Problem | None:
 
 
 def _parts(resource: str, places: Collection[ObjectKey]) -> str:
-    some = orphans.listed("/".join(filter(None, one)) for one in sorted(places))
+    some = first_of("/".join(filter(None, one)) for one in sorted(places))
     return (
         f"Of {resource}, these are parts of services on the control plane, and were adopted as"
         f" claims: {some}. If such a claim is deleted, its copy is kept until that is confirmed."
@@ -338,9 +339,9 @@ def _recreations(seen: Seen, confirmed: Confirmations, now: datetime) -> Problem
     waiting = sorted((one for one in seen.guarded if one.lost), key=lambda one: one.resource)
     sentences = [withdrawn(one.resource, one.withdrawn) for one in waiting if one.withdrawn]
     if lost := {one.resource: one.lost for one in waiting if not one.withdrawn}:
-        figures = orphans.listed(f"{len(places)} {resource}" for resource, places in lost.items())
+        figures = first_of(f"{len(places)} {resource}" for resource, places in lost.items())
         places = sorted(set().union(*lost.values()))
-        some = orphans.listed("/".join(filter(None, one)) for one in places)
+        some = first_of("/".join(filter(None, one)) for one in places)
         why = f"of {figures} the copies are gone ({some})"
         sentences.append(_lost(why, seen.identity, ",".join(lost)))
     return (conditions.RECREATION_HELD, ". ".join(sentences)) if sentences else None

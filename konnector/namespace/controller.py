@@ -15,6 +15,7 @@ from konnector.space import decide as space_decide
 from reconciler.api import API_SERVICE_NAMESPACE, released_kinds
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Note
+from reconciler.core.documents import first_of
 from reconciler.core.errors import AlreadyExists, ClusterError, Forbidden
 from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, uid_of
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey, Ref
@@ -256,13 +257,11 @@ class _Kept:
 
 
 def _unbound(app_namespace: str, resources: Sequence[str]) -> Note:
-    more = len(resources) - _NAMED
-    named = ", ".join(resources[:_NAMED]) + (f" and {more} more" if more > 0 else "")
     message = (
         f"App namespace {app_namespace} is gone, and its APIServiceNamespace is kept: there may be"
-        f" copies of {named} behind it, and no APIServiceBinding of them works here. Bind them"
-        " again; or, where nobody needs these copies any more, have the provider delete them and"
-        " the APIServiceNamespace"
+        f" copies of {first_of(resources, _NAMED)} behind it, and no APIServiceBinding of them"
+        " works here. Bind them again; or, where nobody needs these copies any more, have the"
+        " provider delete them and the APIServiceNamespace"
     )
     return Note("CopiesKept", message, "Warning", action="Keep")
 
