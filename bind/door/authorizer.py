@@ -22,11 +22,7 @@ log = logging.getLogger(__name__)
 
 Mode: TypeAlias = Literal["Authenticated", "SubjectAccessReview", "Rules"]
 REVIEW: Final = Kind(
-    "authorization.k8s.io",
-    "v1",
-    "SubjectAccessReview",
-    "subjectaccessreviews",
-    namespaced=False,
+    "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False
 )
 VERB: Final = "bind"
 _KEPT: Final = 10.0  # seconds

@@ -29,11 +29,7 @@ class Issuers:
     """
 
     def __init__(
-        self,
-        first: TrustedIssuer,
-        access: Callable[[], Access],
-        *,
-        now: Callable[[], float],
+        self, first: TrustedIssuer, access: Callable[[], Access], *, now: Callable[[], float]
     ) -> None:
         self._first, self._access, self._now = first, access, now
         self._known: dict[tuple[str, str, str], tuple[bytes | None, Issuer]] = {}

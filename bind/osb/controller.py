@@ -13,14 +13,7 @@ from bind.osb.decisions import causes, credentials, record, turn
 from bind.osb.decisions.causes import BrokerState
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.turn import Part
-from bind.osb.decisions.view import (
-    BindingView,
-    InstanceView,
-    Pause,
-    ReadSecret,
-    asked,
-    stamped,
-)
+from bind.osb.decisions.view import BindingView, InstanceView, Pause, ReadSecret, asked, stamped
 from bind.osb.metrics import BrokerMetrics
 from bind.osb.settings import Settings
 from reconciler.api import osb

@@ -76,10 +76,7 @@ class Informers(ClusterInformers):
         )
         self.crds = self._view(
             refs.CRD,
-            {
-                BROKER: lambda crd: [manifest.labels_of(crd).get(keys.OSB_BROKER, "")],
-                KIND: _kind,
-            },
+            {BROKER: lambda crd: [manifest.labels_of(crd).get(keys.OSB_BROKER, "")], KIND: _kind},
             labels=keys.OSB_BROKER,
             trim=_names,
         )

@@ -130,10 +130,7 @@ def _workers(
     served: list[Worker] = [informers.claims, brokers, calls, of_brokers, of_kinds, of_claims]
     if composed is None:
         return served
-    return [
-        *served,
-        *compositions.workers(composed, places, runtime, settings, metrics, terms),
-    ]
+    return [*served, *compositions.workers(composed, places, runtime, settings, metrics, terms)]
 
 
 def _party_of(places: Places, key: object) -> Party:

@@ -68,10 +68,7 @@ class Walk:
             raise
         self._services.audit.note("bind", request, replace(about, space=space.name))
         response = answers.binding_response(
-            [offer],
-            kubeconfig=space.kubeconfig,
-            identity=session.identity,
-            sid=session.wish.sid,
+            [offer], kubeconfig=space.kubeconfig, identity=session.identity, sid=session.wish.sid
         )
         location = answers.with_query(session.wish.target, response=answers.encoded(response))
         return answers.redirect(location, headers=answers.NO_CACHE)
@@ -118,12 +115,7 @@ class Walk:
         return replace(self._services.frame, user=session.identity.user if session else "")
 
     async def _asked(
-        self,
-        session: Session,
-        offer: Offer,
-        *,
-        problem: str = "",
-        chosen: Sequence[int] = (),
+        self, session: Session, offer: Offer, *, problem: str = "", chosen: Sequence[int] = ()
     ) -> Response:
         keys = await self._services.ring.keys()
         view = views.ConsentView(

@@ -33,10 +33,7 @@ def wanted(view: InstanceView, sent: Sent | None) -> Sent:
         plan = view.plan(plan_id)
         version = plan.maintenance.version if plan is not None and plan.maintenance else ""
     return Sent(
-        plan_id,
-        record.digest_of(salt, parameters),
-        version,
-        record.digests_of(salt, parameters),
+        plan_id, record.digest_of(salt, parameters), version, record.digests_of(salt, parameters)
     )
 
 
