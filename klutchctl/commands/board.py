@@ -1,11 +1,11 @@
 """`klutchctl board`: serves the state of a fleet as web pages. Writes to no cluster."""
 
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -66,11 +66,15 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
             "proxy reads all of this without a login",
             file=sys.stderr,
         )
+    hosts = tuple(host or ())
     if given is None:
-        return awaited(
-            _live((path or Path()).resolve(), settings, address, tuple(host or ()), every)
-        )
-    return awaited(_still(_read(given, plan), settings, address, tuple(host or ())))
+        return awaited(_live((path or Path()).resolve(), settings, address, hosts, every))
+    from asyncio import Event
+
+    from reconciler.watch.loop import States
+
+    never = Event().wait
+    return awaited(_served(States(_read(given, plan)), settings, address, hosts, never))
 
 
 def _read(given: Path, plan: Path | None) -> "FleetState":
@@ -96,30 +100,12 @@ def _waiting(plan: "Plan") -> "Waiting":
     return Waiting(lines, plan.held, plan.unseen, plan.id)
 
 
-async def _still(
-    state: "FleetState", settings: Settings, address: tuple[str, int], hosts: tuple[str, ...]
-) -> int:
-    """Serve a state that never changes."""
-    from asyncio import Event
-
-    from reconciler.watch.loop import States
-
-    stop = Event()
-    with ending(lambda _: stop.set()) as received:
-        async with _served(States(state), settings, address, hosts):
-            await stop.wait()
-    return received[0]
-
-
 async def _live(
     path: Path, settings: Settings, address: tuple[str, int], hosts: tuple[str, ...], every: float
 ) -> int:
     """Serve the state of each look."""
-    from asyncio import Event
-
     from klutchctl import repository
     from klutchctl.web.board.server import Explaining
-    from reconciler.controller.tasks import unless
     from reconciler.watch.fleet_state import FleetState, SourceView
     from reconciler.watch.loop import States
 
@@ -127,12 +113,8 @@ async def _live(
     fleet = repository.documents(tree).fleet
     source = SourceView(url=str(path), revision=fleet.revision)
     states = States(FleetState(name=fleet.name, source=source, fleet=fleet))
-
-    stop = Event()
-    with ending(lambda _: stop.set()) as received:
-        async with _served(states, settings, address, hosts, Explaining(lambda: tree)):
-            await unless(stop, _looks(states, fleet, settings, every))
-    return received[0]
+    looks = partial(_looks, states, fleet, settings, every)
+    return await _served(states, settings, address, hosts, looks, Explaining(lambda: tree))
 
 
 async def _looks(states: "States", fleet: "Fleet", settings: Settings, every: float) -> None:
@@ -156,19 +138,26 @@ async def _looks(states: "States", fleet: "Fleet", settings: Settings, every: fl
             await sleep(every)
 
 
-@asynccontextmanager
 async def _served(
     states: "States",
     settings: Settings,
     address: tuple[str, int],
     hosts: tuple[str, ...],
+    work: Callable[[], Coroutine[Any, Any, Any]],
     explain: "Explain" = lambda _: None,
-) -> AsyncIterator[None]:
-    from klutchctl.web.board.server import serving
+) -> int:
+    """Serve these states until a signal, or the failure of what works on them."""
+    from asyncio import Event
 
-    async with serving(address, states, hosts=hosts, explain=explain, docs=settings.docs) as (
-        host,
-        port,
-    ):
-        typer.echo(f"The board is at http://{f'[{host}]' if ':' in host else host}:{port}/")
-        yield
+    from klutchctl.web.board.server import serving
+    from reconciler.controller.tasks import unless
+
+    stop = Event()
+    with ending(lambda _: stop.set()) as received:
+        async with serving(address, states, hosts=hosts, explain=explain, docs=settings.docs) as (
+            host,
+            port,
+        ):
+            typer.echo(f"The board is at http://{f'[{host}]' if ':' in host else host}:{port}/")
+            await unless(stop, work())
+    return received[0]
