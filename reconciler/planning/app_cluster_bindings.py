@@ -93,8 +93,7 @@ def _candidates(
         "by place", lambda index: _by_place(fleet, cluster.control_plane, index)
     )
     uids = {app.seen.uid, cluster.identity} - {""}
-    found = _own(fleet, cluster, control_plane, kept, uids)
-    if found:
+    if found := _own(fleet, cluster, control_plane, kept, uids):
         return found
     # It may stand where a document named it, and then it holds the cluster's data.
     for one in (one for key in (cluster.name, *sorted(uids)) for one in unproved.get(key, ())):

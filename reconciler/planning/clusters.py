@@ -81,7 +81,7 @@ def _unnoted_bindings(site: Site, salt: str, changes: Sequence[Change]) -> Itera
     if not site.is_direct or site.app.blind:
         return
     source = _source_after_apply(site)
-    for binding in _own_bindings(site):
+    for binding in placement.own_bindings(site):
         ref = Ref(site.app.name, refs.SECRET, *api.secret_of(binding))
         secret = None if ref in written else site.app.at(ref)
         facts = None if secret is None else api.mirrored_facts(secret, source)
@@ -228,7 +228,7 @@ def _why_mended(site: Site, old: api.KubeconfigFacts | None, fields: Sequence[Fi
         return "its token is revoked; apply writes the present one"
     if site.placement.space in site.control_plane.seen.silent:
         return "leads to the old address, and no konnector sends heartbeats; apply writes the new"
-    if any(map(api.reports_cut_off, _own_bindings(site))):
+    if any(map(api.reports_cut_off, placement.own_bindings(site))):
         return "leads to the old address, by which its konnector is cut off; apply writes the new"
     return "leads to the old address; its konnector tries the new one, then writes it: apply waits"
 
@@ -252,8 +252,7 @@ def _kubeconfig(site: Site, draft: Change, live: Manifest | None, wanted: Wanted
     """Compare the target and the user of a live kubeconfig, not its bytes."""
     if live is None:
         return replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
-    refused = objects.obstacle(live, fleet=site.fleet.name)
-    if refused:
+    if refused := objects.obstacle(live, fleet=site.fleet.name):
         return replace(draft, action=Action.BLOCKED, reason=refused)
     facts = api.kubeconfig_facts_of(live)
     if facts is None:
@@ -315,17 +314,11 @@ def _is_token_lost(site: Site) -> bool:
     by what the konnector reports. That only has an apply look: it compares with the token itself.
     """
     index, *account = _account(site)
-    if index.get(refs.SERVICE_ACCOUNT, *account) is None:
-        return True
-    if not index.blind:
+    if index.get(refs.SERVICE_ACCOUNT, *account) is None or not index.blind:
         return True
     return site.is_direct and site.app.once(
-        "refused", lambda _: any(map(api.reports_refusal, _own_bindings(site)))
+        "refused", lambda _: any(map(api.reports_refusal, placement.own_bindings(site)))
     )
-
-
-def _own_bindings(site: Site) -> Iterator[Manifest]:
-    return filter(site.owns, placement.bindings(site.app))
 
 
 def _target(site: Site) -> ControlPlane | AppCluster:

@@ -60,8 +60,7 @@ def owned_changes(
     stated = wanted.stated
     if live is None:
         return (replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest),)
-    refused = obstacle(live, fleet=fleet)
-    if refused:
+    if refused := obstacle(live, fleet=fleet):
         return (replace(draft, action=Action.BLOCKED, reason=refused),)
     fields = tuple(_single(differences(live, stated, whole=wanted.manifest)))
     if manifest.get_text(live, *_FLEET) or not manifest.labels_of(stated):

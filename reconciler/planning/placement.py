@@ -11,7 +11,7 @@ from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.fleet.values import AppCluster, Fleet
 from reconciler.fleet.wanted import Placement, default_placement
 from reconciler.planning.objects import is_of
-from reconciler.planning.site import Index
+from reconciler.planning.site import Index, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +252,10 @@ def bindings(app: Index) -> Sequence[Manifest]:
     In other namespaces tenants of the app cluster may write what they like.
     """
     return app.once("bindings", _bindings)
+
+
+def own_bindings(site: Site) -> Iterator[Manifest]:
+    return filter(site.owns, bindings(site.app))
 
 
 def _bindings(app: Index) -> Sequence[Manifest]:

@@ -234,7 +234,7 @@ def _left_behind(site: Site) -> Blocked | None:
     """Refuse a cluster with bindings to a control plane that no document names any more."""
     there = site.live_root is not None
     spaces: dict[tuple[str, str], str] = {}  # by Secret: most bindings use the same
-    for binding in filter(site.owns, placement.bindings(site.app)):
+    for binding in placement.own_bindings(site):
         way = api.secret_of(binding)
         if way not in spaces:
             spaces[way] = placement.leads_to(site.app.get(SECRET, *way)) or site.placement.space
@@ -250,7 +250,7 @@ def _left_behind(site: Site) -> Blocked | None:
 
 
 def _mode_changed(site: Site) -> Blocked | None:
-    bound = [name_of(binding) for binding in filter(site.owns, placement.bindings(site.app))]
+    bound = [name_of(binding) for binding in placement.own_bindings(site)]
     if not bound:
         return None
     listed = ", ".join(sorted(bound))

@@ -23,7 +23,7 @@ from reconciler.fleet.values import (
 )
 from reconciler.planning.changes import Action, Change, Step, Tripped, Verb
 from reconciler.planning.objects import before_digest
-from reconciler.planning.placement import bindings
+from reconciler.planning.placement import bindings, own_bindings
 from reconciler.planning.site import Index, Site
 
 PRUNING: Final = frozenset({Action.RELEASE, Action.DELETE, Action.REPLACE})
@@ -81,7 +81,7 @@ def _carriers(site: Site) -> Iterator[tuple[Index, Kind, Manifest, str]]:
     """Yield the objects that prove a unit of ours, with its name, the best proof first."""
     app, cp, space = site.app, site.control_plane, site.placement.space
     bound = set(map(name_of, bindings(app)))
-    for binding in filter(site.owns, bindings(app)):
+    for binding in own_bindings(site):
         yield app, api.API_SERVICE_BINDING, binding, name_of(binding)
     for one in cp.inside(api.API_SERVICE_EXPORT_REQUEST, space):
         # Under a binding that is not ours, nothing is taken away.

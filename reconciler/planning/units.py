@@ -119,14 +119,11 @@ def _obstacle(site: Site, unit: Unit, requests: Sequence[Wanted], binding: Wante
     placed = [(site.control_plane, ref) for ref in (*(one.ref for one in requests), export)]
     for index, ref in (*placed, (site.app, binding.ref)):
         live = index.at(ref)
-        refused = "" if live is None else obstacle(live, fleet=site.fleet.name)
-        if refused:
+        if live is not None and (refused := obstacle(live, fleet=site.fleet.name)):
             return f"{ref.kind.kind} {ref.name}: {refused}"
     live = site.app.at(binding.ref)
     # What we do not know to be ours is not replaced.
-    if live is None or site.owns(live):
-        return ""
-    if not _leads_elsewhere(live, binding):
+    if live is None or site.owns(live) or not _leads_elsewhere(live, binding):
         return ""
     return f"APIServiceBinding {unit.key.name} is not ours, and its kubeconfig leads elsewhere"
 
@@ -155,8 +152,7 @@ def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
 def _requested(site: Site, unit: Unit, wanted: Wanted, live: Manifest | None) -> Change:
     export = site.control_plane.get(api.API_SERVICE_EXPORT, site.placement.space, unit.key.name)
     change = draft_of(wanted, live, unit.binding, "the export exists")
-    parameters = _parameters_changed(site, unit, live)
-    if parameters:
+    if parameters := _parameters_changed(site, unit, live):
         reason = f"{parameters} (this backend may ignore parameters)"
         made = replace(change, after=wanted.manifest)
         return replace(_replaced(made, live, reason), keeps_data=True)
