@@ -118,8 +118,7 @@ def is_unserved(crd: Manifest) -> bool:
 
 def deletion_note(copy: Manifest, waited: timedelta) -> Note | None:
     """Return the Event about the ongoing deletion of a claim's copy; None where it is early."""
-    why = _reason_for_waiting(copy)
-    if why:
+    if why := _reason_for_waiting(copy):
         message = f"The control plane is still deleting it: {why}"
         return Note("DeletionPending", message, "Warning", action="Delete")
     if waited < _USUAL:

@@ -137,8 +137,7 @@ class _Worker:
         """Do the lines of one unit, after all that it depends on."""
         log_context.bind(unit=key.name)
         try:
-            reason = await self._waits(key)
-            if reason:
+            if reason := await self._waits(key):
                 self.failed.add(key)
                 self.skip(changes, reason)
                 return

@@ -135,9 +135,8 @@ class Lock:
         return self._lock_of((await self._lease.look()) or {})
 
     def _lock_of(self, live: Manifest) -> Locked:
-        holder = holder_of(live) or "unknown"
         since = moment(get_text(live, "spec", "acquireTime")) or self._now()
-        return Locked(self._cluster.name, holder, self._now() - since)
+        return Locked(self._cluster.name, holder_of(live) or "unknown", self._now() - since)
 
     async def _record_takeover(self, lease: Manifest, holder: str) -> None:
         """Record that the lock was taken from another, if that can be: it is ours already."""

@@ -140,8 +140,7 @@ class StepRunner:
                 return f"the konnector does not answer (last heartbeat: {last})"
             return None
 
-        answer = await plane.fence.until(look, seconds=self.options.wait_seconds)
-        if answer:
+        if answer := await plane.fence.until(look, seconds=self.options.wait_seconds):
             raise Unconfirmed(f"sync stop not confirmed: {answer}; --force skips the proof")
         if answer is None:
             raise Unconfirmed(
@@ -232,8 +231,7 @@ class StepRunner:
 
     async def _delete_empty(self, step: Step) -> None:
         plane, app = self._at(step), self.clusters(self.change.cluster)
-        left = await service_objects.left_over(plane, app, self._placement.space)
-        if left:
+        if left := await service_objects.left_over(plane, app, self._placement.space):
             raise Unconfirmed(f"{step.ref.object} stays: {left}")
         await plane.delete(step.ref, uid=self.change.uid, propagation=Propagation.BACKGROUND)
 

@@ -249,8 +249,7 @@ def _namespace(manifest: Manifest) -> Manifest:
 
 
 def _secret(manifest: Manifest) -> Manifest:
-    texts = m.get_map(manifest, "stringData")
-    if texts:
+    if texts := m.get_map(manifest, "stringData"):
         data = {
             key: base64.b64encode(text.encode()).decode()
             for key, text in texts.items()

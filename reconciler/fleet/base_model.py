@@ -364,8 +364,7 @@ def keys_of(model: type[BaseModel], *steps: str | int) -> frozenset[str]:
 def _key_hint(key: str, model: type[BaseModel]) -> str:
     """Return the likely spelling of a key that the mapping of `model` does not have."""
     inner = _models_in(model)
-    below = [name for name, one in inner.items() if one is not None and key in _models_in(one)]
-    if below:
+    if below := [name for name, one in inner.items() if one is not None and key in _models_in(one)]:
         return f"It belongs below {below[0]}: indent it there"
     return wording.nearest(key, inner)
 

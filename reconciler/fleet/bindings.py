@@ -140,7 +140,6 @@ def _resolved(
         accepted = claims.of(scope, problems)
         problems.extend(_mode_problems(document, cluster, references))
         found.problems += ((cluster, problem) for problem in problems)
-        depends_on = _dependencies(spec.depends_on, by_name, cluster)
         found.units += (
             Unit(
                 key=key,
@@ -150,7 +149,7 @@ def _resolved(
                 parameters=resolved,
                 claims=accepted,
                 deletion_policy=DeletionPolicy(spec.deletion_policy),
-                depends_on=depends_on,
+                depends_on=_dependencies(spec.depends_on, by_name, cluster),
                 labels=document.model.metadata.labels,
             )
             for key in binding.keys(cluster)

@@ -38,8 +38,7 @@ def shard(fleet: Fleet, planes: Collection[str]) -> Fleet:
 
     The clusters of the others have not left: they are `elsewhere`. Raises ConfigError.
     """
-    unknown = sorted(set(planes) - fleet.control_planes.keys())
-    if unknown:
+    if unknown := sorted(set(planes) - fleet.control_planes.keys()):
         known = ", ".join(sorted(fleet.control_planes))
         message = f"no such control plane: {', '.join(unknown)}"
         raise ConfigError(message, where="--control-plane", hint=f"There are: {known}")

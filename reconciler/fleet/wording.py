@@ -33,8 +33,7 @@ def nearest(word: str, known: Collection[str]) -> str:
     names = sorted(known)
     for close in get_close_matches(word[:_LONGEST], names, n=1, cutoff=0.6):
         return f"Did you mean {close}?"
-    folded = [name for name in names if name.casefold() == word.casefold()]
-    if folded:
+    if folded := [name for name in names if name.casefold() == word.casefold()]:
         return f"Did you mean {folded[0]}?"
     if not names:
         return "There is none"

@@ -355,8 +355,7 @@ def _released(view: FleetView, bound: Collection[str]) -> Iterator[ClusterHealth
     """Yield the clusters of this fleet with a released space or AppClusterBinding."""
     seen = {name: plane.seen for name, plane in view.planes.items()}
     for plane_name, plane in sorted(seen.items()):
-        documents = roots.documents_of(seen, plane.uid)
-        for _, one in roots.carriers(view.fleet, documents, plane):
+        for _, one in roots.carriers(view.fleet, roots.documents_of(seen, plane.uid), plane):
             name = labels_of(one).get(keys.CLUSTER, "")
             released = annotations_of(one).get(keys.RELEASED)
             if released is not None and name not in bound and view.asks_for(name):

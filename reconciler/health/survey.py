@@ -191,9 +191,8 @@ async def _in_app(
     async with visit.turn.slot():
         read = await definitions(cluster, awaited)
         kept.keep(name, read)
-        crds = {**known, **read}
         works = view.clusters[name].live.location.mode is Mode.DIRECT
-        return crds, await agents.konnector_in(cluster) if works else None
+        return {**known, **read}, await agents.konnector_in(cluster) if works else None
 
 
 def ways_to(view: FleetView) -> Mapping[str, tuple[Access, str]]:

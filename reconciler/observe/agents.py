@@ -171,8 +171,7 @@ async def _read(spaces: Mapping[str, str], visit: Visit) -> tuple[Looks, Look]:
 async def _newest(cluster: Reader, name: str, namespaces: Collection[str]) -> Look:
     """Return the Lease that was renewed last: one of an agent that was moved stays behind."""
     looks = [await _look(cluster, namespace, name) for namespace in namespaces]
-    leases = [look for look in looks if isinstance(look, LeaseLook)]
-    if leases:
+    if leases := [look for look in looks if isinstance(look, LeaseLook)]:
         return max(leases, key=lambda look: look.renewed)
     return next((look for look in looks if look is not None), None)
 

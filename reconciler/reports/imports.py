@@ -68,9 +68,8 @@ def unmanaged_units(
 
 def _preflights(fleet: Fleet, live: Live, only: Collection[str] | None) -> Mapping[str, Preflight]:
     """Return where each app cluster, or `only` some, stands, of those that were seen."""
-    planes = preflight.control_planes(fleet, live)
     names = sorted(name for name in fleet.clusters if only is None or name in only)
-    return preflight.preflights(fleet, live, planes, names)
+    return preflight.preflights(fleet, live, preflight.control_planes(fleet, live), names)
 
 
 def _unnamed_bindings(sites: Iterable[Preflight]) -> list[UnnamedBinding]:
@@ -174,8 +173,7 @@ def settled(made: Imports, plan: Plan) -> Imports:
         staying = []
         for cluster in entry.clusters:
             unit = UnitKey(cluster, entry.group, entry.resource)
-            reason = _change_of(lines[unit])
-            if reason:
+            if reason := _change_of(lines[unit]):
                 left.append((str(unit), reason))
             else:
                 staying.append(cluster)

@@ -258,8 +258,7 @@ def git_url(text: str, *, where: str) -> GitUrl:
         raise _refused(where, "its user name is not made of letters, digits, '.', '_' and '-'")
     if not _PATH.fullmatch(parts.path) or ".." in parts.path.split("/"):
         raise _refused(where, "its path is not that of a repository")
-    problem = host_problem(host)
-    if problem:
+    if problem := host_problem(host):
         raise _refused(where, problem)
     return GitUrl(
         parts.scheme, parts.username or "", host, port or _PORTS[parts.scheme], parts.path

@@ -158,8 +158,7 @@ def walk(store: Store, patterns: Patterns) -> Iterator[tuple[str, EntryType | Un
             if not wanted and not inside:
                 continue
             deep = f"has more than {MAX_DEPTH} folders" if path.count("/") > MAX_DEPTH else ""
-            problem = base_model.path_problem(path) or deep
-            if problem:
+            if problem := base_model.path_problem(path) or deep:
                 shown = f"{path}/" if inside else path
                 yield shown, Unreadable("bad-path", f"cannot be read: the path {problem}")
                 continue

@@ -82,8 +82,7 @@ def _refuse_chosen(folder: Path) -> None:
 
     With the place, the commit would choose the branches, or the fleet in them, that judge it.
     """
-    clones = (entry.parent for entry in disk.git_entries(folder))
-    for place in (*_links(folder), *clones):
+    for place in (*_links(folder), *(entry.parent for entry in disk.git_entries(folder))):
         for outer in filter(None, map(_exactly, disk.git_entries(place.parent))):
             mode = _committed_as(outer, place)
             if mode in _CHOICES:

@@ -206,9 +206,8 @@ def board_seen(state: FleetState, board: Board | None, scope: Scope) -> FleetSta
     older = state.board
     if older is not None:
         # Some of the older board is newer than this; what is said to have begun since then, did.
-        time = state.looked_at or older.time
         some = (one for one in older.clusters if scope is None or one.name in scope)
-        before = replace(older, clusters=tuple(some), time=time)
+        before = replace(older, clusters=tuple(some), time=state.looked_at or older.time)
         board = merged(older, remembering(before, board), scope)
     return replace(state, board=board, looked_at=board.time if scope is None else state.looked_at)
 

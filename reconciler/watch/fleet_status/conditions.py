@@ -135,9 +135,8 @@ def _of_units(state: FleetState) -> Verdict:
     if state.board is None:
         return Verdict(UNKNOWN, "UnitsUnknown", "no unit was looked at yet", reconciling=True)
     if state.board.planes:
-        first = state.board.planes[0]
         message = _listed(f"{one.name}: {one.message}" for one in state.board.planes)
-        return Verdict(FALSE, first.reason, message)
+        return Verdict(FALSE, state.board.planes[0].reason, message)
     units = [one.health for one in state.board.units if not one.leaving]
     states = Counter(one.state for one in units)
     total = f"{len(units)} unit{'' if len(units) == 1 else 's'}"

@@ -149,8 +149,7 @@ def _failure(waiting: Waiting) -> Standing | None:
         return Standing(Reason.FAILED, f"{len(failed)} lines failed. {failed[0]}")
     if waiting.held:
         return Standing(Reason.HELD, "; ".join(one.message for one in waiting.held))
-    blocked = [change for change, _ in waiting.lines if change.action is Action.BLOCKED]
-    if blocked:
+    if blocked := [change for change, _ in waiting.lines if change.action is Action.BLOCKED]:
         return Standing(Reason.BLOCKED, few(change.cluster for change in blocked))
     return None
 
