@@ -107,15 +107,12 @@ class LineDocument:
 
     @classmethod
     def of(cls, change: Change, outcome: Outcome | None) -> "LineDocument":
-        if outcome is None:
-            return cls(change=change, status=None, message="")
-        return cls(change=change, status=outcome.status, message=outcome.message)
+        status, message = (outcome.status, outcome.message) if outcome else (None, "")
+        return cls(change=change, status=status, message=message)
 
     def line(self) -> tuple[Change, Outcome | None]:
         """Return the line, without its manifest."""
-        if self.status is None:
-            return self.change, None
-        return self.change, Outcome(self.change, self.status, self.message)
+        return self.change, Outcome(self.change, self.status, self.message) if self.status else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
