@@ -156,6 +156,8 @@ class Mappings:
             lives = mapping is None or (live is not None and not ended)
             unproven = namespace_decide.is_unproven(mapping, live)
             known = self._standings[app_namespace] = state, (unproven, None if lives else ended)
+            if not any(state):
+                del self._standings[app_namespace]
         return known[1]
 
     def objects(self) -> list[Manifest]:

@@ -53,6 +53,7 @@ class Claims(PairedSync):
         self._lived_in: set[str] = set()
         self._deletions = Deletions(pair, link, self.view.store)
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
+        self._unknown: dict[ObjectKey, float] = {}  # since when it is, what came for a claim
         self._returns = status.Returns(pair.content)
         self._states = link.agent.syncs.claims(pair.kind.resource)
         self._trips = Trips(resource=pair.kind.resource)
@@ -141,7 +142,10 @@ class Claims(PairedSync):
             self.guard.note(place)
             return await self._sync_unmapped(place)
         seen = self._look(place, there)
-        if seen.beside is None and self.waited(place) < RECHECK.total_seconds():
+        now = self.link.agent.clock.monotonic()
+        if seen.beside is not None:
+            self._unknown.pop(place, None)
+        elif now - self._unknown.setdefault(place, now) < RECHECK.total_seconds():
             return SOON
         decision, seen = await self._decided(seen)
         if seen.create_guard and await self._is_there(seen):

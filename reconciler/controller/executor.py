@@ -112,9 +112,9 @@ class Executor:
             raise execution.errors[0]
         return decision.again
 
-    def writer(self, ref: Ref) -> Writer:
+    def writer(self, ref: Ref, subresource: str = "") -> Writer:
         """Count a write, and return its cluster. Raises Contested."""
-        now, key = self.now(), hash(ref)
+        now, key = self.now(), hash((ref, subresource))
         if not timedelta() <= now - self._since < _MINUTE:
             writes = self._writes.items()
             often = {one: it for one, it in writes if it[0] > _OFTEN and now - it[1] < _MINUTE}
@@ -122,7 +122,7 @@ class Executor:
         count, last = self._writes.get(key, (0, now))
         if count > _OFTEN and timedelta() <= now - last < _PAUSE:
             raise Contested(
-                f"another program changes it back, {_OFTEN} times in a minute",
+                f"written {_OFTEN} times in a minute: perhaps another program changes it back",
                 ref=ref,
                 verb="write",
                 retry_after=_PAUSE.total_seconds(),
@@ -211,7 +211,7 @@ class _Execution:
         self._follow(ref, m.resource_version_of(manifest), answer)
 
     async def _patch(self, ref: Ref, body: Manifest, subresource: str) -> None:
-        writer, manager = self.executor.writer(ref), self.executor.manager
+        writer, manager = self.executor.writer(ref, subresource), self.executor.manager
         patch = self._with_current_version(ref, body)
         answer = await self.executor.fence.write(
             lambda: writer.merge_patch(ref, patch, manager=manager, subresource=subresource)
@@ -224,7 +224,7 @@ class _Execution:
         stated = m.get_text(next(versions, {}), "value")
         now = {"value": self._current_version(ref, stated)}
         patch = [{**one, **now} if one["path"] == VERSION_PATH else one for one in step.operations]
-        writer, subresource = self.executor.writer(ref), step.subresource
+        writer, subresource = self.executor.writer(ref, step.subresource), step.subresource
         answer = await self.executor.fence.write(
             lambda: writer.json_patch(ref, patch, manager=manager, subresource=subresource)
         )

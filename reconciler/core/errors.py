@@ -10,7 +10,7 @@ KlutchError                    a sentence: what, where, what to do next
 └─ ClusterError                an API server said no, or nothing; carries cluster, object, verb
    ├─ Unreachable     LATER    network, time-out, 5xx, 429, a cut answer
    │  ├─ Oversized             it answered more than is read of it
-   │  └─ Contested             another program changes the object back each time
+   │  └─ Contested             the object was written too often, perhaps against another program
    ├─ Unauthorized    LATER    401, also with renewed credentials
    ├─ Forbidden       LATER    403; the right may be granted later
    ├─ NotServed       LATER    the kind is not in the cluster's API (its CRD is absent)
@@ -132,7 +132,7 @@ class Unreachable(ClusterError):
 
 
 class Contested(Unreachable):
-    """Not sent: the object was written too often lately, so another program changes it back."""
+    """Not sent: the object was written too often lately, perhaps against another program."""
 
 
 class Oversized(Unreachable):

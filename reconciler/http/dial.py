@@ -13,6 +13,7 @@ import httptools
 from aiohappyeyeballs import AddrInfoType, pop_addr_infos_interleave, start_connection
 from yarl import URL
 
+from reconciler.core.addresses import address_of
 from reconciler.http.stream import NoAnswer, explain
 
 P = TypeVar("P", bound=asyncio.Protocol)
@@ -57,9 +58,11 @@ class Route:
 
     async def _addresses(self) -> list[AddrInfoType] | NoAnswer:
         end = self.proxy or self.url
+        # An address is what it is, whatever networks this machine has.
+        flags = socket.AI_NUMERICHOST if address_of(end.host or "") else socket.AI_ADDRCONFIG
         try:
             found: list[Any] = await asyncio.get_running_loop().getaddrinfo(
-                end.host, end.port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+                end.host, end.port, type=socket.SOCK_STREAM, flags=flags
             )
             return found
         except (OSError, ValueError) as error:  # ValueError: of a name that is none

@@ -14,7 +14,7 @@ from typing import Final, cast
 import httptools
 
 from reconciler.http.dial import Route
-from reconciler.http.stream import CLOSED, NO_HTTP, UNREACHED, WINDOW, NoAnswer, Stream
+from reconciler.http.stream import CLOSED, LATE, NO_HTTP, UNREACHED, WINDOW, NoAnswer, Stream
 
 _FRAMING: Final = 2**16  # octets of an answer that are no body: headers, sizes of chunks
 
@@ -62,6 +62,8 @@ class Pool:
         It fails where nothing comes for `silence` seconds, and at `deadline`, a time of the loop.
         Raises NoAnswer.
         """
+        if deadline <= self._loop.time():
+            raise NoAnswer(LATE, sent=False, permanent=True)
         self._opening += 1
         try:
             line = self._kept() or await self._dialed(deadline)
@@ -86,7 +88,7 @@ class Pool:
         latest = self._loop.time() - self._seconds
         while self._idle:
             line, since = self._idle.popitem()
-            if line.is_open and since > latest:
+            if line.is_usable and since > latest:
                 return line
             line.abort()
         return None
@@ -158,6 +160,10 @@ class _Line(asyncio.Protocol):
         if self._stream is not None:
             self._stream.cut(problem)
 
+    @property
+    def is_usable(self) -> bool:
+        return self.is_open and not self._transport.is_closing()
+
     # The link of its stream
 
     def is_sending(self) -> bool:
@@ -168,7 +174,7 @@ class _Line(asyncio.Protocol):
 
     def leave(self, number: int, *, is_cut: bool) -> None:
         self._stream = None
-        if self.is_open and self._is_kept:
+        if self._is_kept and self.is_usable and not self.is_sending():
             self._pause(False)
             self._pool.keep(self)
         else:
@@ -223,7 +229,8 @@ class _Line(asyncio.Protocol):
         self._is_kept = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields.append((name, value))
+        if self._stream is not None and not self._stream.status:  # else it is a trailer
+            self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._is_complete or self._stream is None:

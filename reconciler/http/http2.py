@@ -21,7 +21,7 @@ from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame, GoAwayFrame
 
 from reconciler.http.dial import Route
-from reconciler.http.stream import CLOSED, WINDOW, NoAnswer, Stream
+from reconciler.http.stream import CLOSED, UNREACHED, WINDOW, NoAnswer, Stream
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
@@ -244,7 +244,7 @@ class Multiplexer:
             async with asyncio.timeout(self.route.connect_timeout):
                 spoken = await link.speaks_http2
         except TimeoutError:
-            pass
+            return NoAnswer(UNREACHED, sent=False, permanent=True)
         finally:
             if not spoken:
                 link.abort()

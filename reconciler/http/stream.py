@@ -1,7 +1,7 @@
 """An answer as it comes, over HTTP/1.1 or HTTP/2: status, headers, body, and its end.
 
 Knows silence and deadlines; does not know what a request means. All that cuts an answer raises
-NoAnswer, in the words of the system or of OpenSSL, never a library's.
+NoAnswer, never in the words of a library.
 """
 
 import asyncio
@@ -195,8 +195,9 @@ class Stream(contextlib.AbstractAsyncContextManager["Stream"]):
     def _judge_time(self) -> None:
         """End it where its reader waited for too long. One timer does, not one for each event."""
         now = self._loop.time()
-        heard = now if self._reader is None or self._link.is_sending() else self._heard
-        due = min(heard + self._silence, self._deadline)
+        if self._reader is None or self._link.is_sending():
+            self._heard = now
+        due = min(self._heard + self._silence, self._deadline)
         if due == math.inf:
             return
         if due > now:

@@ -21,7 +21,7 @@ from reconciler.core.errors import ConfigError, KlutchError, Retry
 from reconciler.core.secret import Secret
 from reconciler.http.dial import Route
 from reconciler.http.http1 import Pool, request_of
-from reconciler.http.stream import CUT, LATE, UNREACHED, NoAnswer, Stream
+from reconciler.http.stream import CLOSED, CUT, LATE, UNREACHED, NoAnswer, Stream
 from reconciler.oidc.grants import Form
 from reconciler.oidc.provider import is_secure
 from reconciler.tls import client_context, show_certificate
@@ -160,12 +160,13 @@ class Http:
 
         It is sent twice if need be: a kept connection may end as it is used.
         """
+        deadline = asyncio.get_running_loop().time() + self._timeout
         try:
-            return await self.request("GET", url, headers=headers)
+            return await self.request("GET", url, headers=headers, deadline=deadline)
         except OutboundError as error:
             if error.problem != CUT:
                 raise
-        return await self.request("GET", url, headers=headers)
+        return await self.request("GET", url, headers=headers, deadline=deadline)
 
     async def post(self, url: str, *, body: bytes, headers: Headers) -> Answer:
         """Return the answer to a POST, which is sent once. Raises OutboundError, ConfigError."""
@@ -183,15 +184,17 @@ class Http:
         body: bytes | None = None,
         headers: Headers = (),
         most: int | None = None,
+        deadline: float | None = None,
     ) -> Answer:
         """Return the answer to a request, whatever its status, with `most` octets if given.
 
+        `deadline` is a time of the loop, in place of that of the timeout.
         Raises OutboundError, and ConfigError for an unusable proxy.
         """
         if fault := url_fault(url, plain_http=self._plain_http) or self._literal_fault(url):
             raise OutboundError(url, fault)
         proxy = addresses.proxy_from_environment(url, os.environ) if self._trust_env else None
-        deadline = asyncio.get_running_loop().time() + self._timeout
+        deadline = deadline or asyncio.get_running_loop().time() + self._timeout
         is_sent = False
         try:
             async with asyncio.timeout_at(deadline):
@@ -224,7 +227,7 @@ class Http:
             fields[name] = value.reveal() if isinstance(value, Secret) else value
         octets = request_of(route, method, url.raw_path_qs, fields, body)
         if self._context is None:
-            raise RuntimeError("Http is used outside of its block")
+            raise NoAnswer(CLOSED, sent=False)
         self._pools = {key: pool for key, pool in self._pools.items() if not pool.is_empty}
         new = Pool(route, self._context, idle=_IDLE_SECONDS)
         return self._pools.setdefault((url.origin(), through), new), octets

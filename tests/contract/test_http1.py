@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from reconciler.core import errors
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.core.secret import Secret
+from reconciler.http.stream import NoAnswer
 from reconciler.kube import requests, transport
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import ClientCertificate, Connection, Token
@@ -305,3 +307,28 @@ async def test_a_client_that_retires_ends_watches_and_no_call():
         server.say(rest)
         assert await call is not None
         await eventually(lambda: server.is_left)
+
+
+async def test_a_time_that_is_over_sends_nothing():
+    async with Scripted(FINE) as server:
+        connection = Connection("plain", server.url)
+        calls = Transport(
+            connection, credentials=credential_source(connection), limits=QUICK, agent="tests"
+        )
+        request = requests.get(ASKED, metadata_only=False)
+        await calls.send(request, auth=Auth(), within=None)
+        with pytest.raises(NoAnswer) as late:
+            await calls.send(request, auth=Auth(), within=0.0)
+        assert (late.value.sent, len(server.requests)) == (False, 1)
+        await calls.close()
+
+
+async def test_trailers_are_not_kept():
+    trailers = b"a:b\r\n" * 2**17
+    async with Scripted(CHUNKS + chunked(bytes(2**20 - 1), end=b"0\r\n" + trailers)) as server:
+        tracemalloc.start()
+        with pytest.raises(errors.Unreachable, match="in time"):
+            await ask(server.connection)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 8 * 2**20

@@ -9,7 +9,7 @@ from typing import Any, Final
 from konnector import CONTROL_PLANE
 from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE, CLUSTER_BINDING
 from reconciler.core import keys, names
-from reconciler.core.manifest import annotations_of, uid_of
+from reconciler.core.manifest import annotations_of, controller_to, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from tests.kit.clusters import model_of
 from tests.support import losses
@@ -249,3 +249,29 @@ async def test_deletions_that_come_one_after_the_other_are_seen_as_one(scene: Sc
             assert await many.there() == [*many.names[5:], "orders"]
             await losses.confirm(scene, keys.CONFIRM_MASS_DELETE)
             await until(lambda: lacks(many, *many.names))
+
+
+async def test_a_deletion_that_was_refused_for_long_leaves_the_wait_for_credentials(
+    scene: Scene,
+) -> None:
+    faults, (mine, copy) = Faults(), sides(scene)
+    async with scene.backend():
+        async with mortal(scene.app.connection, faults):
+            there, here = await bound(scene, claim("secrets", "Provider"))
+            await mine.make("other")
+            other = await until(lambda: copy.read("other"))
+            owner = controller_to(scene.offer.kind, await copy.read())
+            owner["uid"] = uid_of(other)  # so that no garbage collector takes it
+            await there.make_all(SECRET, {"creds": {"metadata": {"ownerReferences": [owner]}}})
+            await until(lambda: here.read(SECRET, "creds"))
+            faults.add(on("delete", cluster=CONTROL_PLANE, kind=scene.offer.kind), broken(503))
+            await mine.delete()
+            await asyncio.sleep(90)
+            await remove(scene.plane, scene.offer.kind, scene.service_namespace, "orders")
+            await until(copy.gone)
+            await asyncio.sleep(10)
+        await there.delete(SECRET, "creds")
+        async with konnector(scene.app.connection) as made:
+            await until(mine.gone)
+            await settled(made)
+            assert await here.all(SECRET) == []
