@@ -11,7 +11,6 @@ from typing import Final, assert_never
 
 from klutchctl.binding import Rights, decisions, konnector, response
 from klutchctl.binding.decisions import CreateSecret, KeepSecret, RefreshSecret, SecretStep
-from klutchctl.binding.konnector import Decision
 from klutchctl.binding.progress import BindEnded, NotInTime, Progress
 from klutchctl.binding.response import Wanted, until
 from klutchctl.binding.signed_in import DRY_RUN, cluster_id
@@ -118,7 +117,7 @@ class AppCluster:
         return name
 
     async def install(
-        self, decision: Decision, rights: Rights, served: Sequence[konnector.Served]
+        self, decision: konnector.Decision, rights: Rights, served: Sequence[konnector.Served]
     ) -> None:
         """Install the konnector, with rights for its resources. Raises ClusterErrors."""
         rules = konnector.rules(served, rights)
@@ -159,7 +158,7 @@ class AppCluster:
                 hint="Delete it, and bind again; --no-policy does without",
             )
 
-    async def _rights(self, decision: Decision, rules: Sequence[Manifest]) -> None:
+    async def _rights(self, decision: konnector.Decision, rules: Sequence[Manifest]) -> None:
         ref = self._ref(refs.CLUSTER_ROLE, "", names.KONNECTOR_CLUSTER_ROLE)
         live = await self._cluster.get(ref)
         if live is not None:

@@ -21,7 +21,6 @@ from klutchctl import files
 from klutchctl.binding import Claims, provider, response, tokens
 from klutchctl.binding.decisions import Answers
 from klutchctl.binding.progress import Denied, Progress
-from klutchctl.binding.response import Grant
 from klutchctl.binding.run import Asked, Bind, Way
 from klutchctl.binding.signed_in import SignedIn
 from klutchctl.render.terminal import visible
@@ -308,7 +307,7 @@ async def bound(job: Job, source: Source) -> str:
     async with job.bind() as bind:
         request = await source.request(bind.http)
         content = await source.content(bind.cluster)
-        grant = Grant([request], content, response.remote_of(content, bind.networks))
+        grant = response.Grant([request], content, response.remote_of(content, bind.networks))
         await bind.app.identity(write=True)
         seen = await bind.app.seen()
         decision = bind.decision(seen)

@@ -11,9 +11,6 @@ from klutchctl.binding.response import Wanted
 from reconciler.api import secret_of
 from reconciler.blueprints import consent, objects, policies, rbac
 from reconciler.blueprints import konnector as blueprint
-from reconciler.blueprints.objects import UNMARKED
-from reconciler.blueprints.policies import Policy
-from reconciler.blueprints.rbac import Claimed
 from reconciler.core import keys, manifest, names
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
@@ -87,7 +84,7 @@ def usual_rights(image: str) -> Rights:
 def deployment(image: str, rights: Rights) -> Manifest:
     """Return the Deployment of a new konnector; ours does with less than the original's."""
     confined = rights is Rights.MINIMAL
-    return blueprint.deployment(image, {}, marks=UNMARKED, confined=confined)
+    return blueprint.deployment(image, {}, marks=objects.UNMARKED, confined=confined)
 
 
 def image_patch(live: Manifest, image: str) -> Manifest:
@@ -103,15 +100,17 @@ def image_patch(live: Manifest, image: str) -> Manifest:
 
 
 def account() -> Manifest:
-    return objects.service_account(names.KLUTCH_NAMESPACE, names.KONNECTOR, marks=UNMARKED)
+    return objects.service_account(names.KLUTCH_NAMESPACE, names.KONNECTOR, marks=objects.UNMARKED)
 
 
 def role(rules: Sequence[Manifest]) -> Manifest:
-    return rbac.cluster_role(names.KONNECTOR_CLUSTER_ROLE, rules, marks=UNMARKED)
+    return rbac.cluster_role(names.KONNECTOR_CLUSTER_ROLE, rules, marks=objects.UNMARKED)
 
 
 def role_binding() -> Manifest:
-    return rbac.cluster_role_binding(names.KONNECTOR_CLUSTER_ROLE, names.KONNECTOR, marks=UNMARKED)
+    return rbac.cluster_role_binding(
+        names.KONNECTOR_CLUSTER_ROLE, names.KONNECTOR, marks=objects.UNMARKED
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ def rules(served: Sequence[Served], rights: Rights) -> tuple[Manifest, ...]:
     return tuple(stated)
 
 
-def policy(served: Iterable[Served]) -> Policy:
+def policy(served: Iterable[Served]) -> policies.Policy:
     """Return the bounds of a konnector: the namespaces of the claims that it serves."""
     claims = [normalize_claim(one) for each in served for one in each.claims if _counts(one)]
     return policies.konnector(
@@ -156,10 +155,12 @@ def _counts(claim: Manifest) -> bool:
     return manifest.get_text(claim, "state") == consent.ACCEPTED
 
 
-def _claimed(claim: Manifest) -> Claimed:
+def _claimed(claim: Manifest) -> rbac.Claimed:
     # What no side owns alone comes down, too.
     down = manifest.get_text(claim, "selector", "owner") != keys.OWNER_CONSUMER
-    return Claimed(manifest.get_text(claim, "group"), manifest.get_text(claim, "resource"), down)
+    return rbac.Claimed(
+        manifest.get_text(claim, "group"), manifest.get_text(claim, "resource"), down
+    )
 
 
 def is_full(live: Manifest) -> bool:

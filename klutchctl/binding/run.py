@@ -18,7 +18,6 @@ from klutchctl.binding.decisions import (
     SecretStep,
     require_provider,
 )
-from klutchctl.binding.konnector import Decision
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import FrontDoor, Provider, discovered
 from klutchctl.binding.response import Grant, Wanted, merged
@@ -118,7 +117,7 @@ class Bind:
             self.progress.report("note", text=decision.note)
         return await self.finish(await self._signed_in(provider, write=True), seen, decision)
 
-    def decision(self, seen: Seen, *, offered: str = "") -> Decision:
+    def decision(self, seen: Seen, *, offered: str = "") -> konnector.Decision:
         """Return the decision about the konnector. Raises ConfigError."""
         asked = self.asked
         decision = konnector.decide(
@@ -130,7 +129,7 @@ class Bind:
         return konnector.bounded(decision, served=seen.policies, without=asked.no_policy)
 
     async def finish(
-        self, signed_in: SignedIn, seen: Seen, decision: Decision
+        self, signed_in: SignedIn, seen: Seen, decision: konnector.Decision
     ) -> list[GroupResource]:
         """Ask for consent, execute it, and return the bound resources. Raises as `bind` does."""
         grant, agreed = signed_in.grant, self.agreed(signed_in, seen)

@@ -27,7 +27,6 @@ from klutchctl.binding import provider as api
 from klutchctl.binding import response
 from klutchctl.binding.progress import BadAnswer, Denied, NoConsent, Progress
 from klutchctl.binding.provider import FrontDoor, Provider, with_query
-from klutchctl.binding.response import Grant
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.manifest import Manifest
 from reconciler.core.names import base62_digest
@@ -87,7 +86,7 @@ _SECONDS: Final = 600.0
 class SignedIn:
     """The grant of a provider. `consent` are claims with their states where a page asked for it."""
 
-    grant: Grant
+    grant: response.Grant
     consent: Sequence[Manifest] | None = None
 
 
@@ -182,7 +181,7 @@ class SignIn:
         self.progress.report("signed-in", url=self.provider.url)
         return SignedIn(self._grant(granted))
 
-    def _grant(self, document: Manifest) -> Grant:
+    def _grant(self, document: Manifest) -> response.Grant:
         return response.grant_of(document, dry_run=self.dry_run, networks=self.networks)
 
 
@@ -213,7 +212,7 @@ def _the_one(offered: Sequence[GroupResource]) -> GroupResource:
     )
 
 
-def require_asked(grant: Grant, asked: Sequence[GroupResource]) -> None:
+def require_asked(grant: response.Grant, asked: Sequence[GroupResource]) -> None:
     """Refuse a grant that was not asked for. Raises NoConsent."""
     granted = {one.resource for one in grant.wanted}
     if asked and granted != set(asked):

@@ -162,26 +162,26 @@ def _manifests(
     fleet: "Fleet", printed: Manifests, task: "Task", chosen: frozenset[str] | None
 ) -> str:
     from reconciler.doctor import rights
-    from reconciler.doctor.rights import Side, scope_of_fleet
     from reconciler.kube import crds
 
     match printed:
         case Manifests.CONTROL_PLANE_RIGHTS:
-            return _rights(fleet, Side.CONTROL_PLANE, task, chosen)
+            return _rights(fleet, rights.Side.CONTROL_PLANE, task, chosen)
         case Manifests.APP_CLUSTER_RIGHTS:
-            return _rights(fleet, Side.APP_CLUSTER, task, chosen)
+            return _rights(fleet, rights.Side.APP_CLUSTER, task, chosen)
         case Manifests.CONTROL_PLANE_CRDS:
             return _documents(crds.load(*crds.CONTROL_PLANE, *crds.CONTROLLER))
         case Manifests.APP_CLUSTER_CRDS:
             return _documents(crds.load(*crds.APP_CLUSTER))
         case Manifests.DEVELOPER_RIGHTS:
-            return _DEVELOPERS + _documents(rights.of_developers(scope_of_fleet(fleet, chosen)))
+            return _DEVELOPERS + _documents(
+                rights.of_developers(rights.scope_of_fleet(fleet, chosen))
+            )
 
 
 def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] | None) -> str:
     from reconciler.core.names import KLUTCH_NAMESPACE
     from reconciler.doctor import policies, rights
-    from reconciler.doctor.rights import scope_of_fleet
 
     account = f"{KLUTCH_NAMESPACE}/{rights.account(fleet.name, task)}"
     kind = side.replace("-", " ")
@@ -192,7 +192,7 @@ def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] |
     )
     if chosen is not None:
         head += f"# Only for {', '.join(sorted(chosen))}.\n"
-    scope = scope_of_fleet(fleet, chosen)
+    scope = rights.scope_of_fleet(fleet, chosen)
     documents = (*rights.manifests(task, side, scope), *policies.manifests(task, side, scope))
     return head + _documents(documents)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from klutchctl import repository
 from klutchctl.controller import storms
-from klutchctl.controller.storms import Storms, Terms
 from klutchctl.settings import Settings
 from reconciler import apply as applying
 from reconciler.apply import GOOD, Outcome, Report, Status
@@ -61,10 +60,10 @@ class Rounds:
         on_outcome: Callable[[Outcome], None],
         lead: WriteFence | None = None,
         shows: bool = False,
-        terms: Terms | None = None,
+        terms: storms.Terms | None = None,
     ) -> None:
         self._settings, self._lead, self._shows = settings, lead, shows
-        self._terms, self._storms = terms, Storms()
+        self._terms, self._storms = terms, storms.Storms()
         self._kept = KeptDefinitions()
         self._observer = applying.Observer(outcome=on_outcome, stage=lambda _stage: None)
         self._options = applying.Options(
@@ -144,7 +143,9 @@ class Rounds:
             why = self._suspended()
         fence.close(f"the fleet is suspended: {why}")
 
-    async def _calmed(self, fleet: Fleet, plan: Plan, clusters: Registry, terms: Terms) -> Plan:
+    async def _calmed(
+        self, fleet: Fleet, plan: Plan, clusters: Registry, terms: storms.Terms
+    ) -> Plan:
         """Return a plan in which the lines of storms are held."""
         now = now_here()
         found = storms.calmed(self._storms, plan, now=now, terms=terms)

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Final
 
 from klutchctl.render import terminal
-from klutchctl.render.terminal import visible
 from reconciler.core.manifest import JSON
 from reconciler.fleet.values import Fleet
 from reconciler.fleet.wanted import Rule, Wanted
@@ -37,7 +36,7 @@ def as_text(fleet: Fleet, objects: Sequence[Wanted]) -> str:
         body = written.get(id(wanted.manifest))
         if body is None:
             body = written[id(wanted.manifest)] = yaml_lines(wanted.manifest)
-        lines += ["---", f"# {'; '.join(map(visible, _facts(fleet, wanted)))}", *body]
+        lines += ["---", f"# {'; '.join(map(terminal.visible, _facts(fleet, wanted)))}", *body]
     return "\n".join([*lines, ""])
 
 

@@ -18,10 +18,8 @@ from klutchctl import files
 from klutchctl.sandbox import addons, credentials, manifests, processes, servers, startup, state
 from klutchctl.sandbox.addons import postgresql
 from klutchctl.sandbox.addons.addon import Addon, Kit, Run
-from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.report import Health, Progress, Status
 from klutchctl.sandbox.servers import NORMAL, Program, Server, Tuning
-from klutchctl.sandbox.startup import STOP_GRACE
 from klutchctl.sandbox.state import Component, Layout, NewPorts, State, Wanted
 from reconciler.core.errors import ConfigError, HostError
 
@@ -178,7 +176,7 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
         return stopped
 
 
-def farewell(layout: Layout, process: Observed) -> tuple[int, signal.Signals]:
+def farewell(layout: Layout, process: processes.Observed) -> tuple[int, signal.Signals]:
     """Return when a process is asked to end, lower numbers first, and by which signal."""
     if process.identity == processes.identity(layout, Component.POSTGRESQL):
         return 2, signal.SIGINT  # SIGTERM waits until every client has gone
@@ -189,11 +187,11 @@ def farewell(layout: Layout, process: Observed) -> tuple[int, signal.Signals]:
     return 4 if last else 3, signal.SIGTERM
 
 
-def _stop_all(layout: Layout, observed: Sequence[Observed]) -> None:
+def _stop_all(layout: Layout, observed: Sequence[processes.Observed]) -> None:
     """Stop the processes, each after those that need it."""
     ways = sorted(((farewell(layout, one), one) for one in observed), key=_WAY)
     for (_, goodbye), group in itertools.groupby(ways, key=_WAY):
-        processes.stop([one for _, one in group], grace=STOP_GRACE, goodbye=goodbye)
+        processes.stop([one for _, one in group], grace=startup.STOP_GRACE, goodbye=goodbye)
 
 
 def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
@@ -292,7 +290,7 @@ def _expected(layout: Layout, target: State, plan: Plan) -> Sequence[Server]:
     return (*servers.of_clusters(layout, target, plan.tuning), *itertools.chain(*beside))
 
 
-def _ours(layout: Layout, target: State, plan: Plan) -> Sequence[Observed]:
+def _ours(layout: Layout, target: State, plan: Plan) -> Sequence[processes.Observed]:
     """Return the processes to decide on: not those of add-ons that the plan leaves as they are."""
     left = {
         server.identity
@@ -320,7 +318,7 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
     files.write(layout.kubeconfig, credentials.kubeconfig(layout, target.members))
 
 
-def _health(server: Server, observed: Sequence[Observed]) -> Health:
+def _health(server: Server, observed: Sequence[processes.Observed]) -> Health:
     process = processes.running(server, observed)
     if process is None:
         return Health(server, None, None, ready=False)

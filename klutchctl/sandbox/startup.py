@@ -14,7 +14,6 @@ from typing import Final
 
 from klutchctl import files
 from klutchctl.sandbox import processes
-from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import (
     HttpProbe,
@@ -89,7 +88,7 @@ def ensure_running(
             time.sleep(_POLL)
 
 
-def is_ready(server: Server, process: Observed | None) -> bool:
+def is_ready(server: Server, process: processes.Observed | None) -> bool:
     """Ask once. `process` is the one that runs as `server`, as far as it was seen."""
     started = process.started if process else None
     return answers(server.probe, started=started, timeout=PROBE_TIMEOUT)
@@ -101,7 +100,7 @@ def _start(server: Server, programs: Mapping[str, Path]) -> None:
 
 
 def _waited(
-    pending: _Pending, observed: Sequence[Observed], programs: Mapping[str, Path]
+    pending: _Pending, observed: Sequence[processes.Observed], programs: Mapping[str, Path]
 ) -> _Pending:
     """Wait on, restart, or give up."""
     server = pending.server

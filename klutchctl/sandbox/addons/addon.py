@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from klutchctl.sandbox import binaries, processes, startup
-from klutchctl.sandbox.binaries import Workshop
 from klutchctl.sandbox.recipes import Recipe
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Probe, Server
@@ -32,7 +31,7 @@ class Request:
     fleet: Path | None = None
     crossplane: str | None = None
 
-    def workshop(self, recipe: Recipe, folder: str) -> Workshop:
+    def workshop(self, recipe: Recipe, folder: str) -> binaries.Workshop:
         """Return where a recipe is made, and kept in a folder of our cache."""
         cache, environ = self.settings.cache_home, self.settings.environ
         return binaries.workshop(recipe, folder, cache_home=cache, environ=environ)

@@ -14,7 +14,6 @@ from klutchctl import files
 from klutchctl.sandbox import credentials, manifests
 from klutchctl.sandbox.addons import keycloak, monitoring
 from klutchctl.sandbox.addons.addon import Addon, Run
-from klutchctl.sandbox.manifests import Written
 from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
 from klutchctl.sandbox.state import LOOPBACK, Layout, Member, NewPorts, Role, State, assigned
@@ -23,13 +22,12 @@ from reconciler.blueprints import rbac
 from reconciler.core import names, refs
 from reconciler.core.errors import HostError, Origin
 from reconciler.core.manifest import Manifest, get_list, get_map, get_maps, get_text, name_of, put
-from reconciler.core.refs import Kind
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 
 _ROOT: Final = Path(__file__).parents[3]  # of the packages, in a checkout as in a wheel
 _MANAGER: Final = "klutchctl-sandbox"
-REVIEW: Final = Kind(
+REVIEW: Final = refs.Kind(
     "authorization.k8s.io",
     "v1",
     "SelfSubjectRulesReview",
@@ -238,7 +236,7 @@ async def _templates(layout: Layout, plane: Member) -> Sequence[Manifest]:
 async def _give(layout: Layout, member: Member, offers: Offered) -> None:
     made = list(rights(of(member), _shipped(member), offers))
     async with KubeCluster(credentials.connection(layout, member)) as cluster:
-        written = [Written(one, Origin("klutchctl")) for one in made]
+        written = [manifests.Written(one, Origin("klutchctl")) for one in made]
         await manifests.apply(cluster, written, manager=_MANAGER)
     roles = (refs.ROLE.kind, refs.CLUSTER_ROLE.kind)
     rules = [

@@ -17,7 +17,6 @@ from reconciler.blueprints.objects import build
 from reconciler.core import refs
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import Manifest, get_map, get_text, put, ref_of
-from reconciler.core.refs import Kind
 from reconciler.doctor import crossplane as diagnosed
 from reconciler.doctor import examine
 from reconciler.kube.client import KubeCluster
@@ -151,7 +150,7 @@ async def _introduce(cluster: KubeCluster, port: int) -> None:
     """Apply the objects by which Crossplane finds the function."""
     for manifest in yaml.load_all(_FUNCTION_FILE.read_bytes(), yaml.CSafeLoader):
         name = get_text(manifest, "kind")
-        kind = Kind("pkg.crossplane.io", "v1", name, f"{name.lower()}s", namespaced=False)
+        kind = refs.Kind("pkg.crossplane.io", "v1", name, f"{name.lower()}s", namespaced=False)
         live = await cluster.apply(manifest, kind, manager=_MANAGER, force=True)
     status = {"endpoint": f"{LOOPBACK}:{port}", "capabilities": ["composition"]}
     revision = ref_of(cluster.name, kind, live)

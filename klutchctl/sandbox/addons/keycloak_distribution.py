@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from klutchctl.sandbox import binaries, processes
-from klutchctl.sandbox.binaries import Cache
 from klutchctl.sandbox.report import Progress
 from reconciler.core.errors import HostError
 
@@ -53,7 +52,7 @@ def provide(
     cache_home: Path, java: Path, *, environ: Mapping[str, str], progress: Progress
 ) -> Path:
     """Return the folder of a Keycloak that can start, made now if need be. Raises HostError."""
-    cache = Cache(cache_home / "klutchctl" / "keycloak", "Keycloak")
+    cache = binaries.Cache(cache_home / "klutchctl" / "keycloak", "Keycloak")
 
     def fill(into: Path) -> None:
         archive = into / _ARCHIVE

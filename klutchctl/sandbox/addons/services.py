@@ -15,8 +15,6 @@ from klutchctl.sandbox import binaries, credentials, manifests, processes, recip
 from klutchctl.sandbox.addons import crossplane, postgresql
 from klutchctl.sandbox.addons.addon import Addon, Request, Run, outline
 from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
-from klutchctl.sandbox.manifests import Program, Suite
-from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Launch, LifeProbe, PostgresqlProbe, Probe, Server
 from klutchctl.sandbox.state import LOOPBACK, Component, Layout, NewPorts, Services, State, assigned
@@ -43,7 +41,7 @@ _OF_CROSSPLANE: Final = frozenset(_ORDER[1:])
 class ServicesKit:
     """The parts of the services on this machine; None for unused ones."""
 
-    suite: Suite
+    suite: manifests.Suite
     built: Mapping[Component, Path]  # the folder that the recipe of each made
     postgresql: PostgresqlPlace | None
     crossplane: str = max(recipes.CROSSPLANES)
@@ -172,7 +170,9 @@ def _postgresql(place: PostgresqlPlace, port: int) -> tuple[Launch, Sequence[str
     return launch, arguments
 
 
-def _program(layout: Layout, program: Program, kit: ServicesKit) -> tuple[Launch, Sequence[str]]:
+def _program(
+    layout: Layout, program: manifests.Program, kit: ServicesKit
+) -> tuple[Launch, Sequence[str]]:
     meant = {
         "kubeconfig": str(layout.services_kubeconfig),
         "data": str(layout.program_data(program.name)),
@@ -201,7 +201,7 @@ def start(run: Run, kit: ServicesKit) -> None:
         asyncio.run(_install(run, kit))
     needed = [one for one in wanted if one.program in kit.suite.components]
     if kit.postgresql is not None:
-        database = identity(run.layout, _POSTGRESQL)
+        database = processes.identity(run.layout, _POSTGRESQL)
         if all(one.identity != database for one in processes.observe(run.layout)):
             # It names a server that was killed, or another's process by now.
             (kit.postgresql.data / "postmaster.pid").unlink(missing_ok=True)

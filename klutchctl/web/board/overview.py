@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 from klutchctl.render import plan_rows, why
 from klutchctl.render.status import age
-from klutchctl.render.why import Fact
 from klutchctl.web.board import parts
 from klutchctl.web.board.index import Cell, Index, Line, Row, column_of, joined, share
 from klutchctl.web.board.parts import Page, Query
@@ -284,7 +283,7 @@ def _guards(waiting: Waiting, cluster: str, lines: list[Line]) -> Iterator[Tripp
             yield one
 
 
-def _facts(found: BoundUnit, source: Provenance | None) -> Iterable[Fact]:
+def _facts(found: BoundUnit, source: Provenance | None) -> Iterable[why.Fact]:
     if source is not None:
         return why.facts(source)
     return [("Binding", found.binding, found.origin)] if found.binding else ()

@@ -39,7 +39,6 @@ from reconciler.fleet.load import Loaded, load_valid_part
 from reconciler.fleet.values import UnitKey
 from reconciler.reports import why
 from reconciler.reports.partial_plans import Target
-from reconciler.reports.why import Provenance
 from reconciler.watch.loop import States
 from reconciler.web import requests
 from reconciler.web.connections import Limits
@@ -237,7 +236,7 @@ class Explaining:
         self._loaded: Loaded | None = None
         self._lock = threading.Lock()
 
-    def __call__(self, key: UnitKey) -> Provenance | None:
+    def __call__(self, key: UnitKey) -> why.Provenance | None:
         """Return the provenance of a unit in the files; None where they do not name it."""
         loaded = self._read(self._newest())
         return why.provenance(loaded, Target(key.cluster, key.name)) if loaded else None
