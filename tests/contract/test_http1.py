@@ -84,6 +84,11 @@ async def head_of(reader):
         return b""
 
 
+def calls_to(connection):
+    source = credential_source(connection)
+    return Transport(connection, credentials=source, limits=QUICK, agent="tests")
+
+
 async def ask(connection):
     async with KubeCluster(connection, limits=QUICK) as cluster:
         return await cluster.get(ASKED)
@@ -249,27 +254,22 @@ async def test_a_proxy_leads_to_the_server(known, loop, to_proxy, to_server):
         assert (proxy.connections, server.connections) == (1, 1)
 
 
+LEADS = b"HTTP/1.1 200 OK\r\n\r\n"
 PROXIES = {
-    "a refusal": (b"HTTP/1.1 403 No\r\n\r\n", "the proxy refused with HTTP 403"),
-    "no HTTP": (b"SSH-2.0\r\n", "no connection to the proxy: it is no HTTP proxy"),
-    "a head without an end": (b"HTTP/1.1 200 OK\r\nA: " + b"x" * 2**17, "no HTTP proxy"),
+    "a refusal": (b"HTTP/1.1 403 No\r\n\r\n", "s%40cret", "the proxy refused with HTTP 403"),
+    "no HTTP": (b"SSH-2.0\r\n", "s%40cret", "no connection to the proxy: it is no HTTP proxy"),
+    "an endless head": (LEADS[:-2] + b"A: " + b"x" * 2**17, "s%40cret", "no HTTP proxy"),
+    "another password": (LEADS, "other", "the proxy refused with HTTP 407"),
 }
 
 
-@pytest.mark.parametrize(("answer", "reason"), PROXIES.values(), ids=PROXIES.keys())
-async def test_a_proxy_that_leads_nowhere(known, answer, reason):
+@pytest.mark.parametrize(("answer", "password", "reason"), PROXIES.values(), ids=PROXIES.keys())
+async def test_a_proxy_that_leads_nowhere(known, answer, password, reason):
     async with Scripted(OK, tls=known.context) as server, HttpProxy(answer=answer) as proxy:
-        connection = Connection("plain", server.url, ca=known.ca, proxy=proxy.url)
+        url = Secret(proxy.url.reveal().replace("s%40cret", password))
         with pytest.raises(errors.Unreachable, match=reason) as caught:
-            await ask(connection)
-    assert "cret" not in str(caught.value)
-
-
-async def test_a_proxy_with_another_password(known):
-    async with Scripted(OK, tls=known.context) as server, HttpProxy() as proxy:
-        url = Secret(proxy.url.reveal().replace("s%40cret", "other"))
-        with pytest.raises(errors.Unreachable, match="the proxy refused with HTTP 407"):
             await ask(Connection("plain", server.url, ca=known.ca, proxy=url))
+    assert "cret" not in str(caught.value)
 
 
 # Client certificates
@@ -279,10 +279,7 @@ async def test_a_new_client_certificate_has_connections_of_its_own(known):
     pair = ClientCertificate(known.client["tls.crt"], Secret(known.client["tls.key"]))
     first, second = Auth(None, pair), Auth()
     async with Scripted(FINE, tls=known.context) as server:
-        connection = Connection("plain", server.url, ca=known.ca)
-        calls = Transport(
-            connection, credentials=credential_source(connection), limits=QUICK, agent="tests"
-        )
+        calls = calls_to(Connection("plain", server.url, ca=known.ca))
         request = requests.get(ASKED, metadata_only=False)
         for auth in (first, first, second):
             assert (await calls.send(request, auth=auth, within=None)).status == 200
@@ -311,10 +308,7 @@ async def test_a_client_that_retires_ends_watches_and_no_call():
 
 async def test_a_time_that_is_over_sends_nothing():
     async with Scripted(FINE) as server:
-        connection = Connection("plain", server.url)
-        calls = Transport(
-            connection, credentials=credential_source(connection), limits=QUICK, agent="tests"
-        )
+        calls = calls_to(server.connection)
         request = requests.get(ASKED, metadata_only=False)
         await calls.send(request, auth=Auth(), within=None)
         with pytest.raises(NoAnswer) as late:

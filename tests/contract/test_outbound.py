@@ -137,25 +137,6 @@ async def test_a_ca_file_that_cannot_be_used(tmp_path, content, fault):
             pass
 
 
-async def test_what_is_not_http(plain):
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
-        await writer.drain()
-
-    async with Proxy(serve) as server, Http() as http:
-        with pytest.raises(OutboundError, match="not HTTP"):
-            await http.get(f"http://127.0.0.1:{server.port}/")
-
-
-async def test_nobody_there(plain):
-    plain.stop()
-    async with Http() as http:
-        with pytest.raises(OutboundError, match="no connection") as caught:
-            await http.get(f"{plain.issuer}/jwks")
-    assert caught.value.status == 0
-
-
 # What a name comes to is the name server's word, and it may be another each time.
 
 

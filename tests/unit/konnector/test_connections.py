@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import weakref
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from konnector.kubeconfig import connections
 from konnector.kubeconfig.connections import RotatingCluster
 from reconciler.core.errors import ClusterError, Forbidden, Missing, Unauthorized, Unreachable
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Ref
-from reconciler.kube.cluster import EVERYTHING, Connectivity, Listing
+from reconciler.kube.cluster import Connectivity
 from tests.support.eventually import eventually
 from tests.support.space_objects import NOW
 
@@ -133,18 +132,13 @@ async def test_it_is_asked_at_once_when_somebody_else_had_an_answer(monkeypatch)
 # What stands before a cluster costs nothing. The rest needs API servers.
 
 
-class Items(list[Any]):
-    """One that can be seen to go."""
-
-
 class Server:
-    """Has two pages, and looks whether somebody keeps the first while it reads the second."""
+    """Answers once it is told to."""
 
     name = "plane"
 
     def __init__(self):
         self.connectivity = Connectivity()
-        self.kept = True
         self.is_retired = False
         self.closed = asyncio.Event()
         self.waits = asyncio.Event()
@@ -152,14 +146,6 @@ class Server:
     async def send(self, request):
         await self.waits.wait()
         raise Missing("gone", ref=request.ref, verb=request.verb)
-
-    async def pages(self, ref, query):
-        first = Items([{}])
-        seen = weakref.ref(first)
-        yield Listing(first, "1")
-        del first
-        self.kept = seen() is not None
-        yield Listing([{}], "2")
 
     def retire(self):
         self.is_retired = True
@@ -170,17 +156,6 @@ class Server:
 
 def server() -> Any:
     return Server()
-
-
-async def test_a_page_is_not_kept_while_the_next_is_read():
-    real = server()
-    pages = RotatingCluster(real).pages(Ref("plane", CONFIG_MAP, "", ""), EVERYTHING)
-    versions = []
-    async for page in pages:
-        versions.append(page.resource_version)
-        del page
-    assert versions == ["1", "2"]
-    assert not real.kept
 
 
 async def test_a_new_way_counts_as_a_recovery_and_the_old_one_no_more():
