@@ -45,9 +45,6 @@ class Scripted(Proxy):
         self.requests, self.writers, self.left = [], [], 0
         super().__init__(self._serve, tls=tls)
 
-    def say(self, octets):
-        self.writers[0].write(octets)
-
     @property
     def is_left(self):
         return self.left == self.connections
@@ -291,8 +288,7 @@ async def test_a_new_client_certificate_has_connections_of_its_own(known):
 
 
 async def test_a_client_that_retires_ends_watches_and_no_call():
-    head, rest = OK + LENGTH, WHOLE
-    async with Scripted(head) as server, KubeCluster(server.connection) as cluster:
+    async with Scripted(OK + LENGTH) as server, KubeCluster(server.connection) as cluster:
         call = asyncio.create_task(cluster.get(ASKED))
         await eventually(lambda: server.requests)
         watching = cluster.watch(replace(ASKED, name=""), resource_version="1")
@@ -301,7 +297,7 @@ async def test_a_client_that_retires_ends_watches_and_no_call():
             with pytest.raises(errors.Unreachable, match="closed by us"):
                 await anext(events)
         await eventually(lambda: (server.connections, server.left) == (2, 1))
-        server.say(rest)
+        server.writers[0].write(WHOLE)
         assert await call is not None
         await eventually(lambda: server.is_left)
 

@@ -62,8 +62,11 @@ class ModelTransport:
 
     async def close(self) -> None:
         self._closed = True
+        self.retire()
+
+    def retire(self) -> None:
         for lines in self._streams:
-            lines.put_nowait(None)
+            lines.put_nowait(CUT)
 
     async def auth(self) -> Auth:
         return await self.credentials.current()
