@@ -17,8 +17,6 @@ from reconciler.http.dial import Route
 from reconciler.http.stream import CLOSED, LATE, NO_HTTP, UNREACHED, WINDOW, NoAnswer, Stream
 
 _FRAMING: Final = 2**16  # octets of an answer that are no body: headers, sizes of chunks
-
-
 _TARGET: Final = re.compile(r"[!-~]+")
 _VALUE: Final = re.compile(r"[\t -~]*")
 

@@ -81,7 +81,7 @@ class Transport:
         self._agent = agent
         self._current: _Connections | None = None
         self._closed = self._is_retired = False
-        url, proxy = URL(connection.server), connection.proxy
+        url, proxy = URL(connection.server, encoded=True), connection.proxy
         self._prefix = url.raw_path.rstrip("/")
         self._route = Route(
             url,
