@@ -181,6 +181,7 @@ class Claims(PairedSync):
             left=self._returns.left(place, claim),
             few=self._terms.few,
             beside=() if copy else self._services.beside(self.kind, claim),
+            rests=self._controller.rests,
         )
 
     def _create_guard(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> str:

@@ -58,6 +58,7 @@ class Seen:
     `left`: fields that the provider takes away each time, so that they are its own.
     `few`: so many deletions at once are never too many. `same_namespace`: the API server says that
     the app namespace is the mapped one. `beside` deletes what came for the claim; None: unknown.
+    `rests`: no other claim of the kind waits for a sync.
     """
 
     place: ObjectKey
@@ -81,6 +82,7 @@ class Seen:
     same_namespace: bool = False
     few: int = rules.FEW
     beside: Sequence[Step] | None = ()
+    rests: bool = True
 
 
 def state_of(seen: Seen, *, refused: bool) -> str | None:
@@ -120,7 +122,8 @@ def marks_in(seen: Seen, claim: Manifest, copy: Manifest) -> timedelta:
     age = MARKED_WITHIN if made is None else seen.now - made
     is_new = AT_ONCE <= age < MARKED_WITHIN and _life(seen, claim, copy) is Life.SAME
     # People wait for a status, and nobody for marks: they do not go before the statuses of others.
-    return MARKED_WITHIN - age if is_new and not claim.get("status") else AT_ONCE
+    is_due = seen.rests and claim.get("status")
+    return MARKED_WITHIN - age if is_new and not is_due else AT_ONCE
 
 
 def waiting(pair: Pair, seen: Seen, claim: Manifest, note: Note) -> Decision:

@@ -87,6 +87,11 @@ class Controller(Generic[K]):
     def __repr__(self) -> str:
         return f"Controller({self.name!r})"
 
+    @property
+    def rests(self) -> bool:
+        """Whether no key waits, and no other than the asking one is worked on."""
+        return self._queue.working <= 1 and not self._queue.waiting
+
     def enqueue(self, key: K, line: int = USUAL) -> None:
         """Enqueue a key, in a line of the queue; subscriptions call this."""
         self._queue.enqueue(key, line)

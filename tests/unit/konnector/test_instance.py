@@ -336,6 +336,7 @@ def test_a_status_comes_before_the_mark_and_without_one_the_mark_soon():
     assert reported(look(held, new)) == []
     assert reported(look(held, {**new, **READY})) == ["status to status"]
     assert reported(look({**held, **READY}, {**new, **READY})) == ["mark claim"]
+    assert reported(look({**held, **READY}, {**new, **READY}, rests=False)) == []
     assert marks_in(seen(held, new), held, new) == MARKED_WITHIN
     for clock in (NOW + MARKED_WITHIN, NOW - timedelta(seconds=1)):
         assert reported(look(held, new, now=clock)) == ["mark claim"]
