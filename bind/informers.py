@@ -233,8 +233,7 @@ def _space(live: Manifest) -> Iterable[str]:
 
 
 def _mapping_keys(namespace: Manifest) -> Iterable[ObjectKey]:
-    mark = manifest.annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
-    key = key_of(mark)
+    key = key_of(manifest.annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, ""))
     return [] if key is None else [ObjectKey(key.space, key.name)]
 
 
@@ -306,5 +305,4 @@ def party_of(space: str, namespace: Manifest | None, binding: Manifest | None) -
 
 def party_of_binding(key: ObjectKey) -> Party:
     """Return the party of the AppClusterBinding of a place."""
-    space = names.app_cluster_binding_space(*key)
-    return Party(f"namespace {key.namespace}", space)
+    return Party(f"namespace {key.namespace}", names.app_cluster_binding_space(*key))

@@ -92,8 +92,7 @@ def review_of(place: Place, base: str, settings: Settings) -> load.Review:
 
     Raises and prints what `fleet_of` does, but for what Policies deny: that is in the review.
     """
-    judge = base_of(place, base, settings)
-    return _usable(*load.load_against(judge, snapshot_of(place, settings)))
+    return _usable(*load.load_against(base_of(place, base, settings), snapshot_of(place, settings)))
 
 
 def _usable(found: T | None, problems: Sequence[Problem]) -> T:

@@ -129,8 +129,7 @@ def live_files(
         f"controlplanes/{own}.yaml": _document("ControlPlane", own, at),
     }
     for app, its in apps.items():
-        access = {"kubeconfigContext": its}
-        spec = {"access": access, "controlPlane": own}
+        spec = {"access": {"kubeconfigContext": its}, "controlPlane": own}
         texts[f"clusters/{app}.yaml"] = _document("Cluster", app, spec)
     return _finished(texts, schema)
 

@@ -10,13 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Final,
-    TextIO,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 

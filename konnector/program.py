@@ -70,8 +70,7 @@ async def serve(
     async with connected as (_, own_cluster, leases), AsyncExitStack() as opened:
         opened.enter_context(tracing.exported(environ, _AGENT))
         clock = SystemClock()
-        reach = _connect(settings)
-        found = await unless(stop, _found(mode, own_cluster, reach, opened, clock))
+        found = await unless(stop, _found(mode, own_cluster, _connect(settings), opened, clock))
         if found is None:
             return
         make = partial(

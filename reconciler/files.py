@@ -20,8 +20,7 @@ def read_secret(path: Path, where: str) -> Secret:
             content = file.read(_LARGEST + 1)
         text = content.decode().strip()
     except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
-        raise ConfigError(message, where=where) from None
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", where=where) from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is no text", where=where) from None
     if not text or len(content) > _LARGEST:

@@ -69,8 +69,7 @@ def claim(seen: Seen, terms: Terms) -> Decision:
     """
     steps: list[Step] = []
     if seen.space is None:
-        labels = {} if terms.all_overrides else bounds.RESTRICTED
-        marks = Marks(labels, _uid(seen))
+        marks = Marks({} if terms.all_overrides else bounds.RESTRICTED, _uid(seen))
         steps.append(Create(refs.NAMESPACE, objects.namespace(seen.space_name, marks=marks)))
     made = objects.cluster_binding(
         seen.space_name,
@@ -228,9 +227,7 @@ def verdict(seen: Seen) -> Verdict:
         if owner is not None:
             return _of_earlier(seen, space) or Verdict(Ownership.OURS)
     used = _other_use(space)
-    if used:
-        return _taken(seen, used)
-    return _by_content(seen, space)
+    return _taken(seen, used) if used else _by_content(seen, space)
 
 
 def was_found(seen: Seen, space: Space) -> bool:

@@ -193,5 +193,4 @@ def _service_namespaces(seen: Seen) -> Sequence[Condition]:
         return conditions.mended(seen.binding, conditions.SERVICE_NAMESPACES_READY)
     cause, message = min(seen.obstacles, key=lambda one: (one[0].reason, one[1]))
     more = len(seen.obstacles) - 1
-    others = f" (and {more} more)" if more else ""
-    return [conditions.false(cause, message + others)]
+    return [conditions.false(cause, message + (f" (and {more} more)" if more else ""))]

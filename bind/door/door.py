@@ -113,8 +113,7 @@ class Door:
                     ),
                 )
             )
-            preparing = asyncio.create_task(_prepared(services))
-            stack.callback(preparing.cancel)
+            stack.callback(asyncio.create_task(_prepared(services)).cancel)
             host, port = address
             log.info("the front door is served", extra={"host": host, "port": port})
             print(f"Listening on {host}:{port}", flush=True)

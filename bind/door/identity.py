@@ -129,6 +129,4 @@ def space_identity(identity: Identity, cid: str) -> str:
 
 def owner_key(identity: Identity) -> str:
     """Return the start of the annotations of all spaces of an identity, before `#`."""
-    if identity.first:
-        return identity.subject
-    return f"{identity.issuer}|{identity.subject}"
+    return identity.subject if identity.first else f"{identity.issuer}|{identity.subject}"

@@ -228,10 +228,7 @@ def _filled(seen: Seen, wanted: Wanted, space: str) -> Outcome:
         return _conflict("The binding space belongs to an AppClusterBinding")
     if seen.left:
         return _conflict("An earlier binding space of this name left rights or data")
-    absent = _accounts(seen, space)
-    if absent:
-        return absent
-    return _credential(seen, wanted, space)
+    return _accounts(seen, space) or _credential(seen, wanted, space)
 
 
 def _leaving(content: Content) -> str:

@@ -99,8 +99,7 @@ class Spaces:
         """
         bound = frozenset(index_key(offer.resource) for offer in offers)
         progress = _Progress(Wanted(identity, cid, self._terms, bound, name))
-        owner = owner_key(identity)
-        turn = self._turns.setdefault(owner, asyncio.Lock())
+        turn = self._turns.setdefault(owner_key(identity), asyncio.Lock())
         try:
             async with asyncio.timeout(DEADLINE):
                 for offer in offers:

@@ -39,8 +39,7 @@ class Views:
         wanted = GroupResource(group, resource)
         templates = list(self._informers.templates.all())
         crd = await self._crd(wanted.name)
-        crds = [] if crd is None else [crd]
-        return offered(templates, crds, wanted, consumer_scope=self._scope)
+        return offered(templates, [] if crd is None else [crd], wanted, consumer_scope=self._scope)
 
     def namespaces_of(self, identity: Identity) -> list[Manifest]:
         """Return the Namespaces of an identity's app clusters, also those of a namesake.

@@ -125,8 +125,7 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
         f"CustomResourceDefinition {name} is missing on the control plane; this export is deleted "
         f"when that lasts for {people_read(grace)}"
     )
-    synced = conditions.false(cause, message)
-    reported = (synced, *_offered(seen))
+    reported = (conditions.false(cause, message), *_offered(seen))
     tasks, _ = _written(seen, {}, "")
     return Decision(tasks, reported, again=grace - waited, sums_up=False)
 

@@ -330,8 +330,7 @@ class Claims:
             return binding
         name = credentials.name_of(binding.live)
         ref = Ref(binding.cluster, SECRET, manifest.namespace_of(binding.live), name)
-        live = await self._informers.cluster.get(ref)
-        return replace(binding, secret=ReadSecret(live))
+        return replace(binding, secret=ReadSecret(await self._informers.cluster.get(ref)))
 
 
 def _generated(left: Record, instances: str = "") -> GeneratedKind:

@@ -90,8 +90,7 @@ def of_keys(keys: providers.KeySet) -> Finding:
 def of_clock(headers: Mapping[str, str], now: datetime) -> Finding | None:
     """Judge the clock there by the time of an answer, which has whole seconds; None without."""
     try:
-        there = parsedate_to_datetime(headers.get("date", ""))
-        skew = abs(there - now)
+        skew = abs(parsedate_to_datetime(headers.get("date", "")) - now)
     except (ValueError, TypeError):  # no date, or one without a zone
         return None
     seconds = f"{skew.total_seconds():.0f} s"

@@ -78,8 +78,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: list[str]) -> None:
     apiservice = arguments[:1] == ["apiservice"]
-    rest = arguments[1:] if apiservice else arguments
-    flags = parse(rest, apiservice=apiservice)
+    flags = parse(arguments[1:] if apiservice else arguments, apiservice=apiservice)
     if len(flags.url) > 1 if apiservice else not flags.url:
         parse(["--help"], apiservice=apiservice)
     (_bind_apiservice if apiservice else _bind_url)(flags)

@@ -164,8 +164,7 @@ async def _run(
             only, pace = chosen(fleet, settings), settings.pace()
             plan = (await run.look(fleet, clusters, only=only, credentials=True, pace=pace)).plan
         if saved or options.dry_run:
-            whole = options.dry_run or settings.verbose
-            _show_plan(plan, options.outputs, settings, whole=whole)
+            _show_plan(plan, options.outputs, settings, whole=options.dry_run or settings.verbose)
         if options.dry_run:
             return exit_code(plan, detailed=False, allow_unreachable=settings.allow_unreachable)
         if not (saved or _is_approved(plan, options, settings, question="Apply this?")):

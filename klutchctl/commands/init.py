@@ -252,8 +252,7 @@ class _Import:
         if out is None:
             path = place(self.loaded, _FILE)
         else:
-            inside = os.path.relpath(out, self.folder)
-            path = (Path(inside) / _FILE).as_posix()
+            path = (Path(os.path.relpath(out, self.folder)) / _FILE).as_posix()
         if path is None or not belongs(self.loaded, path):
             hint = "Name a folder of spec.include with --out, or add imported/*.yaml to it"
             where = str(self.loaded.fleet.origin)

@@ -146,8 +146,7 @@ def show(
     from klutchctl import files
     from reconciler.planning import planfile
 
-    plan = planfile.parse(files.read(file, hint=planfile.HINT), str(file))
-    _print(plan, wanted, settings)
+    _print(planfile.parse(files.read(file, hint=planfile.HINT), str(file)), wanted, settings)
     return ExitCode.SUCCESS
 
 

@@ -249,8 +249,7 @@ def _wanted(
     from klutchctl.sandbox import state
 
     if fleet is not None:
-        named = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
-        return state.of_fleet(named)
+        return state.of_fleet(repository.fleet_in(fleet, check_owner=settings.git_owner_check))
     return None if app_clusters is None else state.app_clusters(app_clusters)
 
 

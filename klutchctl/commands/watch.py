@@ -81,8 +81,7 @@ async def _watch(options: Options, settings: Settings) -> int:
         stack.enter_context(tracing.exported(settings.environ, "klutchctl"))
         stack.push_async_callback(rounds.close)
         received = stack.enter_context(ending(end))
-        beating = asyncio.create_task(pulse.run())
-        stack.callback(beating.cancel)
+        stack.callback(asyncio.create_task(pulse.run()).cancel)
         if options.listen is not None:
             observers.append(stack.enter_context(_listening(options.listen, pulse, lines.note)))
         watch = Watch(

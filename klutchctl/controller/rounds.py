@@ -29,13 +29,7 @@ from reconciler.source.following import Server, SourceState
 from reconciler.source.signature import Signature, Unverified
 from reconciler.watch import fleet_state
 from reconciler.watch.agenda import AGAIN, Scope, Task, Trigger
-from reconciler.watch.fleet_state import (
-    FleetState,
-    RoundRecord,
-    RoundResult,
-    SourceProblem,
-    merged,
-)
+from reconciler.watch.fleet_state import FleetState, RoundRecord, RoundResult, SourceProblem, merged
 from reconciler.watch.loop import Observer, States, result_of
 
 if TYPE_CHECKING:
@@ -67,10 +61,7 @@ class Rounds:
         self._kept = KeptDefinitions()
         self._observer = applying.Observer(outcome=on_outcome, stage=lambda _stage: None)
         self._options = applying.Options(
-            holder=holder_here(),
-            now=now_here,
-            pace=settings.pace(),
-            wait_seconds=wait_seconds,
+            holder=holder_here(), now=now_here, pace=settings.pace(), wait_seconds=wait_seconds
         )
         self._fence: WriteFence | None = None
         self._clusters: Registry | None = None

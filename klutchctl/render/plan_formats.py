@@ -335,8 +335,7 @@ def _cluster(section: Section, room: int) -> str:
     note = section.example or section.counts
     head = f"<details><summary>{_code(section.title, _LONGEST_TITLE)}: {_text(note)}</summary>\n\n"
     tail = "\n\n</details>\n"
-    widths = column_widths(section.rows)
-    lines = list(section_lines(section.rows, widths))
+    lines = list(section_lines(section.rows, column_widths(section.rows)))
     return f"{head}{_fenced(lines, room - _size(head + tail))}{tail}"
 
 

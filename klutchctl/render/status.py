@@ -116,9 +116,7 @@ def age(since: datetime | None, now: datetime, *, exact: bool = True) -> str:
 
     Not `exact`: it was then or later, such as <3h.
     """
-    if since is None:
-        return ""
-    return f"{'' if exact else '<'}{times.age(now - since)}"
+    return "" if since is None else f"{'' if exact else '<'}{times.age(now - since)}"
 
 
 def _table(rows: Sequence[_Row], *, color: bool) -> list[str]:

@@ -74,8 +74,7 @@ class UnitDocument:
 
     def unit(self, cluster: str) -> BoundUnit:
         key = UnitKey(cluster, self.group, self.resource)
-        health = _as(UnitHealth, self, unit=key, exact=self.since_exact)
-        return _as(BoundUnit, self, health=health)
+        return _as(BoundUnit, self, health=_as(UnitHealth, self, unit=key, exact=self.since_exact))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +202,7 @@ def dump(board: Board, *, state: FleetState | None = None) -> str:
 
 def dump_state(state: FleetState, now: datetime) -> str:
     """Return the document of an operated fleet, also before anything was looked at."""
-    board = state.board or Board(state.name, state.source.revision, now, ())
-    return dump(board, state=state)
+    return dump(state.board or Board(state.name, state.source.revision, now, ()), state=state)
 
 
 def _bare(board: Board) -> FleetState:

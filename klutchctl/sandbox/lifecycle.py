@@ -313,8 +313,7 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
         own = credentials.kubeconfig(layout, [member], client)
         files.write(servers.controller_manager_kubeconfig(layout, member.id), own)
         if tuning.audit:
-            policy = servers.AUDIT_POLICY.encode()
-            files.write(servers.audit_policy_file(layout, member.id), policy)
+            files.write(servers.audit_policy_file(layout, member.id), servers.AUDIT_POLICY.encode())
     files.write(layout.kubeconfig, credentials.kubeconfig(layout, target.members))
 
 

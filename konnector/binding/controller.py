@@ -190,8 +190,7 @@ class Bindings:
         return decision.again
 
     async def _left(self, live: Manifest, provider: Provider | None) -> drain.Seen:
-        key = key_of(live)
-        double = provider is not None and self._has_namesake(key, provider)
+        double = provider is not None and self._has_namesake(key_of(live), provider)
         return await release.look(self._cluster, self._view, live, provider, has_namesake=double)
 
     def _judged(self, live: Manifest) -> Judged:
@@ -228,8 +227,7 @@ class Bindings:
             return None  # the deletion of the kind is no deletion of each binding
         if await self.read(key) is not None:
             return _SOON  # the view is behind
-        ghost = drain.let_go_plainly(last)
-        seen = replace(await self._left(ghost, provider), reported=True)
+        seen = replace(await self._left(drain.let_go_plainly(last), provider), reported=True)
         decision = drain.decide(seen, now=self._context.clock.now())
         if drain.is_over(seen, decision):
             await release.warn(self._context, drain.unserved(seen.crd))

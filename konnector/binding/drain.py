@@ -349,8 +349,7 @@ def _first(found: Sequence[Object]) -> str:
 def _batch(steps: Sequence[Step], text: str) -> Decision:
     """Do a part of it. Each stands alone: one that fails holds the binding, not the others."""
     waiting = conditions.false(DRAINING, f"{len(steps)} {text}")
-    part = writes_each(steps[:BATCH], DRAIN_FAILED)
-    return replace(part, conditions=(waiting,), again=AT_ONCE)
+    return replace(writes_each(steps[:BATCH], DRAIN_FAILED), conditions=(waiting,), again=AT_ONCE)
 
 
 def _drains(message: str) -> Decision:

@@ -284,8 +284,7 @@ class Leftovers(TaskSupervisor):
         body = await self._context.bodies.get("", name)
         if body is None:
             return ""
-        kind = crd.instance_kind(body)
-        found = await _objects(self._context.app, kind, whole=True)
+        found = await _objects(self._context.app, crd.instance_kind(body), whole=True)
         finalized = [one for one in found if keys.SYNCER in manifest.finalizers_of(one[1])]
         if not finalized:
             return ""

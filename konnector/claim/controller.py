@@ -237,8 +237,7 @@ class Claims(PairedSync):
 
         Then the view will show it: while it does not, no new one is made.
         """
-        ref = Ref(self.link.plane.name, self.kind, *seen.copy_place)
-        copy = await self.link.plane.get(ref)
+        copy = await self.link.plane.get(Ref(self.link.plane.name, self.kind, *seen.copy_place))
         if copy is None:
             guard = self._create_guard(seen.place, seen.claim, None) or mass_loss_decide.NOT_YET
             return replace(seen, copy=None, create_guard=guard)

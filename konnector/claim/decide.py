@@ -110,7 +110,7 @@ def decide(pair: Pair, seen: Seen) -> Decision | Read:
 
 
 def waited(seen: Seen, claim: Manifest) -> timedelta:
-    since = moment(manifest.get_text(claim, "metadata", "deletionTimestamp"))
+    since = rules.deleted_at(claim)
     return timedelta() if since is None else seen.now - since
 
 

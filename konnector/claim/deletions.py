@@ -28,22 +28,27 @@ class Deletions:
     async def guard(self, seen: Seen, claim: Manifest, terms: InstanceTerms) -> str:
         """Return why the copy of a claim that is being deleted is kept, or "".
 
-        Raises Early while it is not known how many Namespaces go, and ClusterErrors.
+        Raises Early while it is not known how many go, or not recorded, and ClusterErrors.
         """
         if (guards := self._link.guards).mass_delete_confirmed:
             return ""
         if self._pair.is_part(seen.copy):
             return self._mass(f"{'/'.join(filter(None, seen.place))} is a part of a service")
+        if (hesitates := guards.deletes_in()) is not None:
+            raise Early(hesitates)  # until then, the former process may still count some
         # A view is enough to keep a copy. To delete one, both sides are asked.
         shown = None if terms.drains else self._namespaces.shown(seen.place.namespace)
         why = self._with_namespace(shown, claim, terms.few)
         if not why or await guards.is_being_deleted(self._resource):
+            why = "" if terms.drains else await self._of_many(seen, claim, terms.few)
+            is_uncounted = not why and guards.forgets(claim)
+            if is_uncounted and not await guards.is_being_deleted(self._resource):
+                raise Early(guards.count())
             crd = await self._read(CRD, self._resource)
             if crd is None or is_deleting(crd):
                 # It is on its way out before its claims are, but the view of it may be behind.
                 crd_name = f"CustomResourceDefinition {self._resource}"
                 return self._mass(f"{crd_name} is being deleted in the app cluster")
-            why = "" if terms.drains else await self._of_many(seen, claim, terms.few)
         return "" if why and await guards.is_being_deleted(self._resource) else why
 
     async def _of_many(self, seen: Seen, claim: Manifest, few: int) -> str:
@@ -53,8 +58,7 @@ class Deletions:
         name = seen.place.namespace
         if self._namespaces.shown(name) is None and not self._single.too_many(claim, few):
             return ""
-        namespace = await self._read(NAMESPACE, name) if name else None
-        why = self._with_namespace(namespace, claim, few)
+        why = self._with_namespace(await self._read(NAMESPACE, name) if name else None, claim, few)
         if why is not None or not self._single.too_many(claim, few):
             return why or ""
         return self._mass("more than half of them were deleted within a minute")

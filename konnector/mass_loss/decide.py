@@ -73,8 +73,7 @@ class Recreation:
     since: datetime | None = None
 
     def allows(self, resource: str, now: datetime) -> bool:
-        named = bool(self.resources & {resource, ALL})
-        return named and is_confirmed(self.since, now)
+        return bool(self.resources & {resource, ALL}) and is_confirmed(self.since, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +255,11 @@ def another_namespace(uids: Mapping[str, str], space: str) -> str:
     )
 
 
-def report(seen: Seen, *, now: datetime) -> Decision:
+def report(seen: Seen, *, now: datetime, counted: str = "") -> Decision:
     """Return the conditions of the ClusterBinding, new Events, and the time of the next look.
 
     There is nothing to write but that. A condition is reported from its first trouble on.
+    `counted` are the last deletions, for later processes.
     """
     confirmed = confirmations_of(seen.cluster_binding)
     found = {
@@ -269,7 +269,8 @@ def report(seen: Seen, *, now: datetime) -> Decision:
         conditions.INSTANCES_IN_SYNC: _out_of_sync(seen),
     }
     before = conditions.of(seen.cluster_binding)
-    reported: list[Condition] = []
+    last_deletions = Condition(conditions.DELETIONS_COUNTED, conditions.TRUE, message=counted)
+    reported: list[Condition] = [last_deletions] if counted else []
     notes: list[Note] = []
     for condition_type, problem in found.items():
         last = conditions.find(before, condition_type)
@@ -280,8 +281,7 @@ def report(seen: Seen, *, now: datetime) -> Decision:
         reported.append(conditions.false(cause, message))
         if last is None or not last.agrees_with(reported[-1]):
             notes.append(Note(cause.reason, message, "Warning", action="Hold"))
-    closed = any(found.values())
-    times = [changes_in(confirmed, now), AGAIN if closed else None]
+    times = [changes_in(confirmed, now), AGAIN if any(found.values()) else None]
     again = min((time for time in times if time is not None), default=None)
     return Decision(conditions=tuple(reported), notes=tuple(notes), again=again)
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from konnector.claim import orphans
 from konnector.claim.orphans import Confirmation, Terms
 from konnector.mass_loss import decide, rules
 from konnector.mass_loss.decide import Confirmations, Guarded, Identity
-from konnector.mass_loss.waves import EndingNamespaces
+from konnector.mass_loss.waves import EndingNamespaces, Record
 from konnector.space import active
 from konnector.space.active import Standing
 from reconciler.api import CLUSTER_BINDING
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from konnector.context import AgentContext, SpaceInformers
+
+_BETWEEN: Final = 1.5  # seconds between two records of deletions
+_WRITTEN: Final = 0.2  # seconds after which one is there
 
 
 class SpaceGuards:
@@ -56,7 +59,10 @@ class SpaceGuards:
         self._confirmed = Confirmations()
         self._confirmation: Confirmation | None = None
         self._standing = Standing(agent.mark)
-        self.ending_namespaces = EndingNamespaces(agent.namespaces, agent.clock.monotonic)
+        self._record, self._asked = Record(), -_BETWEEN
+        self.ending_namespaces = EndingNamespaces(
+            agent.namespaces, agent.clock.monotonic, self._record
+        )
         self._kind_guards: dict[str, KindGuard] = {}
         self._others: dict[str, str] = {}  # uids of app namespaces that are not those mapped
         views.mappings.subscribe_keys(self._mapping_changed)
@@ -130,6 +136,20 @@ class SpaceGuards:
             return None
         return active.deletes_in(self._standing, self._agent.clock.monotonic())
 
+    def forgets(self, claim: Manifest) -> bool:
+        """Return whether a later process would not count the deletion of a claim, once it ends."""
+        until, is_bound = rules.deleted_at(claim), self._views.cluster_binding is not None
+        return is_bound and until is not None and self._record.lacks(until)
+
+    def count(self) -> timedelta:
+        """Have deletions counted in the ClusterBinding; return when to look for that."""
+        waited = self._agent.clock.monotonic() - self._asked
+        if waited >= _BETWEEN:
+            self._asked, waited = self._asked + waited, 0
+            self._record.update()
+            self.changed()
+        return timedelta(seconds=_WRITTEN if waited <= _WRITTEN else 0.7)
+
     @property
     def confirmed(self) -> bool:
         """Whether an operator confirmed this app cluster, whatever was recorded."""
@@ -169,7 +189,7 @@ class SpaceGuards:
         guarded = [guard.guarded for guard in self._kind_guards.values()]
         others = {name: uid for name, uid in self._others.items() if uid}
         seen = decide.Seen(cluster_binding, self.identity, guarded, others)
-        return decide.report(seen, now=self.now())
+        return decide.report(seen, now=self.now(), counted=self._record.text)
 
     def records(self) -> Decision:
         """Return the writes that record this space in the place of another, where that is allowed.
@@ -196,6 +216,7 @@ class SpaceGuards:
         notes = {} if live is None else manifest.annotations_of(live)
         before = self._confirmed, self._confirmation
         self._confirmed = decide.confirmations_of(live)
+        self._record.read(live)
         value = notes.get(keys.CONFIRM_ORPHANS, "")
         written = decide.written_at(live or {}, keys.CONFIRM_ORPHANS)
         self._confirmation = orphans.follow(self._confirmation, value, written, self.now())
@@ -265,8 +286,7 @@ class KindGuard:
         changed = _set(self.orphans, place, is_in=orphan)
         if changed and not orphan and place.namespace:
             self._guards.emptied(place.namespace)
-        is_part = part and not orphan
-        others = [self._lose(place, lost), _set(self._parts, place, is_in=is_part)]
+        others = [self._lose(place, lost), _set(self._parts, place, is_in=part and (not orphan))]
         if any(others) or changed or bool(before) != bool(deletion):
             self._guards.changed()
         return changed

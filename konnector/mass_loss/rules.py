@@ -35,10 +35,7 @@ def deletion_mark(kind: Kind, copy: Manifest, claim: Manifest, few: int) -> Patc
 
 
 def was_guarded(copy: Manifest | None, claim: Manifest, few: int) -> bool:
-    """Return whether the deletion of a claim was one of too many, and no more are allowed since.
-
-    A new process does not know of those that were gone by then.
-    """
+    """Return whether the deletion of a claim was one of too many, and no more are allowed since."""
     uid, _, allowed = manifest.annotations_of(copy or {}).get(keys.DELETION_HELD, "").partition("/")
     return uid == manifest.uid_of(claim) and few <= _number(allowed, -1)
 
@@ -57,15 +54,16 @@ def too_many(
     return any(later - first < AT_ONCE for first, later in zip(near, near[most:], strict=False))
 
 
+def deleted_at(live: Manifest) -> datetime | None:
+    return moment(manifest.get_text(live, "metadata", "deletionTimestamp"))
+
+
 def goes_with(namespace: Manifest, mapping: Manifest | None, claim: Manifest) -> bool:
     """Return whether the deletion of a claim was asked for with that of its Namespace.
 
     It has to be the one that was mapped, and may not be younger than the claim's deletion.
     """
-    began, mine = (
-        moment(manifest.get_text(one, "metadata", "deletionTimestamp"))
-        for one in (namespace, claim)
-    )
+    began, mine = deleted_at(namespace), deleted_at(claim)
     uid = manifest.uid_of(namespace)
     is_mapped = mapping is not None and (
         identity.of_mark(uid, mapping, keys.APP_NAMESPACE_UID) is Life.SAME
@@ -75,5 +73,4 @@ def goes_with(namespace: Manifest, mapping: Manifest | None, claim: Manifest) ->
 
 def is_being_deleted(space: Manifest, resource: str) -> bool:
     """Return whether klutchctl deletes all instances of a resource, as it notes on the space."""
-    leaving = manifest.annotations_of(space).get(keys.LEAVING, "").split(",")
-    return f"{resource}=Delete" in leaving
+    return f"{resource}=Delete" in manifest.annotations_of(space).get(keys.LEAVING, "").split(",")

@@ -4,16 +4,18 @@ A claim that goes with its Namespace is not counted by itself: the Namespace is,
 the space with claims. Both are counted by one rule, `rules.too_many`.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from konnector.mass_loss import rules
-from reconciler.core import keys, manifest
+from reconciler.core import conditions, keys, manifest
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import ObjectKey
-from reconciler.core.times import moment
+from reconciler.core.times import format_time, moment
 from reconciler.kube.store import Index, Store
 
 # So long a Namespace is on its way out before its claims may go, so that all of many are seen.
@@ -21,6 +23,8 @@ SEEN_WHOLE: Final = timedelta(seconds=5)
 _APPS: Final = "apps"
 _LEAVING: Final = "leaving"
 _ENDING: Final = "ending"
+_NAMESPACES: Final = "namespaces"
+_COUNTED: Final = re.compile(r"(\S+) (\S+Z) ([0-9]{1,6})")
 
 _moment = lru_cache(maxsize=1024)(moment)  # times have whole seconds, and many share one
 
@@ -28,11 +32,59 @@ K = TypeVar("K", bound=Hashable)
 _Deletion: TypeAlias = tuple[str, ObjectKey]  # when, and of which claim
 
 
+class Record:
+    """The last deletions of each sort, by the second: the ClusterBinding keeps them.
+
+    They are there before the first copy goes: after "5 gone, crash, 5 more" the next process counts
+    ten. All times are of the app cluster's clock. `text` is to be written; "" for nothing.
+    """
+
+    def __init__(self) -> None:
+        self._noted, self._written = dict[str, Counter[datetime]](), dict[str, Counter[datetime]]()
+        self.text = ""
+
+    def read(self, cluster_binding: Manifest | None) -> None:
+        found, self._written = conditions.get(cluster_binding, conditions.DELETIONS_COUNTED), {}
+        for sort, time, count in _COUNTED.findall("" if found is None else found.message):
+            if (since := _moment(time)) is not None:
+                self._written.setdefault(sort, Counter())[since] = int(count)
+
+    def gone(self, sort: str, there: Iterable[datetime]) -> list[datetime]:
+        """Return when objects were deleted that are not there any more."""
+        counted = self._noted.get(sort) or self._written.get(sort) or Counter()
+        return [*(counted - Counter(there)).elements()]
+
+    def note(self, sort: str, times: Iterable[datetime]) -> None:
+        self._noted[sort] = Counter(times)
+
+    def lacks(self, until: datetime) -> bool:
+        """Return whether deletions up to a time are not written yet."""
+        return any(
+            since <= until and count > self._written.get(sort, Counter())[since]
+            for sort, since, count in self._last()
+        )
+
+    def update(self) -> None:
+        counts = (f"{sort} {format_time(since)} {count}" for sort, since, count in self._last())
+        self.text = "; ".join(counts)
+
+    def _last(self) -> list[tuple[str, datetime, int]]:
+        newest = max(max(times) for times in self._noted.values()) if self._noted else None
+        return [
+            (sort, since, count)
+            for sort, times in sorted({**self._written, **self._noted}.items())
+            for since, count in sorted(times.items())
+            if newest and abs(newest - since) < rules.AT_ONCE
+        ]
+
+
 class Wave(Generic[K]):
     """The deletions of objects of one sort. A guarded one stays so, whatever comes beside it."""
 
-    def __init__(self) -> None:
+    def __init__(self, sort: str, record: Record) -> None:
+        self._sort, self._record = sort, record
         self._times: dict[K, datetime] = {}
+        self._gone: list[datetime] | None = None  # of processes before this one; None: not read
         self._guarded: dict[K, int] = {}
 
     def too_many(
@@ -45,13 +97,17 @@ class Wave(Generic[K]):
         """
         if self._guarded.get(key, -1) >= few:
             return True
+        if self._gone is None:
+            self._gone = self._record.gone(self._sort, there.values())
         mine = there[key]
         for one in [one for one in self._times if one not in there]:
             if mine - self._times[one] >= rules.AT_ONCE:
                 del self._times[one]
                 self._guarded.pop(one, None)
         self._times |= there
-        if not rules.too_many(self._times.values(), mine, living, few):
+        times = [*self._times.values(), *self._gone]
+        if not rules.too_many(times, mine, living, few):
+            self._record.note(self._sort, times)
             return False
         self._guarded[key] = few
         return True
@@ -65,9 +121,9 @@ class Wave(Generic[K]):
 class EndingNamespaces:
     """The Namespaces of the app cluster that are being deleted with claims of one space."""
 
-    def __init__(self, namespaces: Store, monotonic: Callable[[], float]) -> None:
-        self._namespaces, self._monotonic = namespaces, monotonic
-        self._wave = Wave[tuple[str, str]]()
+    def __init__(self, namespaces: Store, monotonic: Callable[[], float], record: Record) -> None:
+        self._namespaces, self._monotonic, self.record = namespaces, monotonic, record
+        self._wave = Wave[tuple[str, str]](_NAMESPACES, record)
         self._claims: dict[str, Store] = {}
         self._since: dict[str, float] = {}  # by uid, when each was first asked about
 
@@ -114,7 +170,7 @@ class ClaimDeletions:
 
     def __init__(self, claims: Store, namespaces: EndingNamespaces) -> None:
         self._claims, self._namespaces = claims, namespaces
-        self._wave = Wave[_Deletion]()
+        self._wave = Wave[_Deletion](claims.kind.resource, namespaces.record)
 
     def too_many(self, claim: Manifest, few: int) -> bool:
         """Return whether the deletion of a claim is one of more at once than can be meant."""

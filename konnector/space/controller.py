@@ -60,8 +60,7 @@ class ClusterBindings:
         if tried is not None:
             seen = replace(seen, verdict=await self._verdict_on(tried))
         standing, now = self._guards.meet(live), self._link.agent.clock.monotonic()
-        found = active.mark_in(live)
-        decided = active.report(standing, found, now)
+        decided = active.report(standing, active.mark_in(live), now)
         voided = decide.void(live, self._link.mappings.objects())
         decision = Decision.merge((self._decided(seen, live, voided), decided))
         for note in decision.notes:

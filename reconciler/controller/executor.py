@@ -266,8 +266,7 @@ class _Execution:
             self.versions[ref] = decided_on, m.resource_version_of(answer)
         self._remember(ref, answer)
         if self.about is not None and ref == self.about.ref and self.live is not None:
-            gone = m.is_deleting(answer) and not m.finalizers_of(answer)
-            self.live = None if gone else answer
+            self.live = None if m.is_deleting(answer) and (not m.finalizers_of(answer)) else answer
 
     def _remember(self, ref: Ref, answer: Manifest) -> None:
         for recent in self._showing(ref):

@@ -309,8 +309,7 @@ async def findings(
     """
     if not names:
         return {}, {}
-    credentials = task is Task.APPLY
-    look = await run.look(fleet, clusters, only=names, pace=pace, credentials=credentials)
+    look = await run.look(fleet, clusters, only=names, pace=pace, credentials=task is Task.APPLY)
     found: dict[str, list[Finding]] = {}
     for name, finding in _findings(look.plan):
         found.setdefault(name, []).append(finding)

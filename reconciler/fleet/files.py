@@ -195,8 +195,7 @@ class LoadCache:
         part = self._before.get(key)
         if part is None or part.made_of != made_of:
             found: list[Problem] = []
-            value = make(found)
-            part = _Part(made_of, value, tuple(found))
+            part = _Part(made_of, make(found), tuple(found))
         self._now[key] = part
         problems.extend(part.problems)
         recalled: T = part.value

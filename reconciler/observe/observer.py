@@ -97,12 +97,7 @@ async def observed(
 
 
 async def answer(
-    fleet: Fleet,
-    live: Live,
-    clusters: Clusters,
-    questions: Questions,
-    *,
-    pace: Pace = _DEFAULTS,
+    fleet: Fleet, live: Live, clusters: Clusters, questions: Questions, *, pace: Pace = _DEFAULTS
 ) -> Live:
     """Return `live`, as observed, with the answers in `ClusterState.in_use` and `.bodies`.
 
@@ -176,10 +171,7 @@ class _Observer:
 
     def app_cluster(self, cluster: AppCluster | RemovedCluster) -> Awaitable[Verdict]:
         read = partial(
-            reads.app_cluster,
-            fleet=self._fleet,
-            name=cluster.name,
-            credentials=self._credentials,
+            reads.app_cluster, fleet=self._fleet, name=cluster.name, credentials=self._credentials
         )
         return self.at_app_cluster(cluster, read)
 

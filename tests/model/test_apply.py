@@ -107,8 +107,7 @@ async def test_a_removed_binding_is_released_and_bound_again_without_a_delete(sc
 
 async def test_an_app_cluster_that_is_a_control_plane_too_can_leave(scene, runs):
     """Its namespace klutch-bind has our labels, and is no space of anybody."""
-    other = control_plane("other", at="app-1", more=", mode: Direct")
-    scene.fleet.extra = f"---\n{other}"
+    scene.fleet.extra = f"---\n{control_plane('other', at='app-1', more=', mode: Direct')}"
     async with scene.peers():
         await runs.finish()
         scene.fleet.listed = False

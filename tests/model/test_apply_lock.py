@@ -126,8 +126,7 @@ async def test_a_run_that_lost_the_lock_starts_no_further_write(scene, runs):
 async def test_a_plan_takes_the_lock_of_the_right_control_plane_whatever_it_says(
     listed, scene, runs, second_app_cluster
 ):
-    other = control_plane("other", at="app-2", more=", mode: Direct")
-    scene.fleet.extra = f"---\n{other}"
+    scene.fleet.extra = f"---\n{control_plane('other', at='app-2', more=', mode: Direct')}"
     if not listed:
         async with scene.peers():
             await runs.finish()

@@ -390,8 +390,7 @@ async def test_copies_that_nobody_deletes_keep_their_namespace(scene: Scene) -> 
     async def note() -> None:
         searched.append(scene.service_namespace)
 
-    search = on("list", kind=refs.SECRET, namespace=scene.service_namespace)
-    faults.add(search, Meanwhile(note))
+    faults.add(on("list", kind=refs.SECRET, namespace=scene.service_namespace), Meanwhile(note))
     async with backend(scene.plane.connection, faults=faults, clock=clock):
         await make_mapped(scene)
         notes = Marks(annotations={keys.BOUND: "true", keys.ORPHANED: "2026-01-01T00:00:00Z"})

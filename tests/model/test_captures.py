@@ -106,8 +106,7 @@ class Account:
 
     async def _objects(self) -> dict[Ref, Any]:
         found = {}
-        plane = self._installation.places[CONTROL_PLANE]
-        of_all = Ref(plane.name, CLUSTER_ROLE, "", names.BINDER)
+        of_all = Ref(self._installation.places[CONTROL_PLANE].name, CLUSTER_ROLE, "", names.BINDER)
         for ref in (of_all, *self._installation.refs):
             live = await self._installation.live(ref).cluster.get(ref)
             if live is not None:

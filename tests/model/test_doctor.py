@@ -229,15 +229,13 @@ class Composing(NamedTuple):
             spec = spec_of(kind, served) | {"scope": "Cluster"}
             await self.plane.create(CRD, kind.resource, spec=spec)
             await established(self.plane.live.cluster, kind)
-        names = {"plural": XR.plural, "kind": XR.kind}
-        spec = {"group": XR.group, "names": names}
+        spec = {"group": XR.group, "names": {"plural": XR.plural, "kind": XR.kind}}
         await self.plane.create(COMPOSITE_DEFINITION, XR.resource, spec=spec)
 
     async def composes(self, kind: Kind, name: str, mode: str) -> None:
         of = {"apiVersion": XR.api_version, "kind": XR.kind}
         body: dict[str, Any] = {"pipeline": [{"step": "a"}]} if mode == "Pipeline" else {}
-        spec = {"compositeTypeRef": of, "mode": mode, **body}
-        await self.plane.create(kind, name, spec=spec)
+        await self.plane.create(kind, name, spec={"compositeTypeRef": of, "mode": mode, **body})
 
     async def examined(self) -> tuple[Sequence[Finding], ExitCode]:
         found = await examined(self.fleet, self.plane, self.faults, Task.PLAN)

@@ -294,8 +294,7 @@ async def test_without_the_right_nothing_is_made(door: Door, control_plane: Live
 
 async def test_a_token_that_was_exchanged_is_in_the_next_answer(door: Door) -> None:
     before = await door.spaces.provide(ALICE, "4ceiSr", door.offer)
-    secret = Ref(door.plane.name, refs.SECRET, before.name, names.BINDER)
-    await remove(door.plane, secret)
+    await remove(door.plane, Ref(door.plane.name, refs.SECRET, before.name, names.BINDER))
     await asyncio.sleep(2)  # of the model's time, which its tokens hold
     after = await door.spaces.provide(ALICE, "4ceiSr", door.offer)
     assert (after.name, after.kubeconfig) != (before.name, before.kubeconfig)

@@ -67,8 +67,7 @@ class Scene:
         more = {"conditions": (conditions.true("Stored"),)} | more
         clusters = {self.real.name: self.cluster}
         executor = Executor(clusters, self.fence, manager=MANAGER, recorder=self, now=lambda: NOW)
-        decision = Decision(tasks=tasks, **more)
-        return await executor.execute(decision, Observed(self.ref, self.live))
+        return await executor.execute(Decision(tasks=tasks, **more), Observed(self.ref, self.live))
 
     def record(self, *event):
         self.recorded.append(event)

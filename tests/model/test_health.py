@@ -33,8 +33,7 @@ class Counted:
     def _count(self, verb: str, kind: Kind) -> None:
         self.calls.append(f"{verb} {kind.plural}")
         if kind == self._failing:
-            ref = Ref(self.name, kind, "", "")
-            raise Unreachable("it hung up", ref=ref, verb=verb)
+            raise Unreachable("it hung up", ref=Ref(self.name, kind, "", ""), verb=verb)
 
     async def get(self, ref, **more):
         self._count("get", ref.kind)

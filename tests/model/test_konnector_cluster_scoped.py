@@ -28,8 +28,7 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
     async with story(wide, CLUSTER_WIDE) as account:
         await account.settle("first")
         await account.begin()
-        metadata = {"labels": {NAME: "a", "argocd.argoproj.io/instance": "x"}}
-        await account.settle(metadata=metadata)
+        await account.settle(metadata={"labels": {NAME: "a", "argocd.argoproj.io/instance": "x"}})
         status = "patch/status here orders"
         created = ["patch here orders", status, "patch here orders", "create there orders"]
         assert await account.writes() == created

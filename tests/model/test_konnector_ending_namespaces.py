@@ -209,6 +209,21 @@ async def test_many_namespaces_at_once_wait_for_one_command(
         await until(lambda: has_ended(*every), within=600)
 
 
+async def test_waves_of_namespaces_with_a_restart_between_are_one(scene: Scene) -> None:
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await scene.bound(ACCEPTED)
+            every = await fill_all((scene, f"team-{one}", 1) for one in range(15))
+        for first in (0, 5, 10):
+            async with konnector(scene.app.connection):
+                for one in every[first : first + 5]:
+                    await end(one)
+                await asyncio.sleep(16)
+        assert await has_ended(*every[:5])
+        assert await all_wait(*every[10:])
+        assert await losses.says(scene, *MASS)
+
+
 @pytest.fixture
 async def elsewhere(scene: Scene, second_app_cluster: LiveCluster) -> AsyncIterator[Scene]:
     """The same service in another app cluster."""

@@ -265,8 +265,7 @@ async def test_a_schema_that_changes_comes_down_and_interrupts_nothing(scene: Sc
         await account.settle()
 
         def widen(version: dict[str, Any]) -> None:
-            properties = version["schema"]["openAPIV3Schema"]["properties"]
-            properties["extra"] = {"type": "string"}
+            version["schema"]["openAPIV3Schema"]["properties"]["extra"] = {"type": "string"}
 
         await redefine(scene.plane, scene, widen)
         await until(lambda: account.here.keeps("extra"))

@@ -251,6 +251,47 @@ async def test_deletions_that_come_one_after_the_other_are_seen_as_one(scene: Sc
             await until(lambda: lacks(many, *many.names))
 
 
+async def test_waves_with_a_restart_between_are_one(scene: Scene) -> None:
+    many = losses.Many(scene, 15)
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene)
+            await many.make("orders")
+        for first in (0, 5, 10):
+            async with konnector(scene.app.connection):
+                for name in many.names[first : first + 5]:
+                    await remove(scene.app, many.kind, scene.app_namespace, name)
+                await asyncio.sleep(8)
+        assert await losses.says(scene, *MASS)
+        assert await lacks(many, *many.names[:5])
+        assert {*many.names[8:]} <= {*await many.there()}
+
+
+async def test_a_deletion_waits_until_later_processes_count_it_once(scene: Scene) -> None:
+    many, faults = losses.Many(scene, 4), Faults()
+    async with scene.backend():
+        async with mortal(scene.app.connection, faults):
+            await bound(scene)
+            await many.make("orders")
+            faults.add(on("patch", cluster=CONTROL_PLANE, kind=CLUSTER_BINDING), broken(503))
+            for name in many.names:
+                await remove(scene.app, many.kind, scene.app_namespace, name)
+            await asyncio.sleep(30)
+            assert await many.are_there("orders")
+            faults.clear()
+            faults.add(on("delete", cluster=CONTROL_PLANE, kind=many.kind), broken(503))
+            await until(lambda: counted(scene, 4))
+        async with konnector(scene.app.connection):
+            await remove(scene.app, many.kind, scene.app_namespace, "orders")
+            await until(lambda: lacks(many, "orders", *many.names))
+
+
+async def counted(scene: Scene, number: int) -> bool:
+    live = conditions(await scene.on_plane(CLUSTER_BINDING, names.CLUSTER_BINDING))
+    texts = live.get("DeletionsCounted", {"message": ""})["message"].split("; ")
+    return sum(int(one.rpartition(" ")[2] or 0) for one in texts) == number
+
+
 async def test_a_deletion_that_was_refused_for_long_leaves_the_wait_for_credentials(
     scene: Scene,
 ) -> None:

@@ -185,8 +185,7 @@ async def test_a_secret_that_never_worked_holds_up_no_other_of_its_space(
 async def another_secret(scene: Scene) -> str:
     """Make a second Secret with a kubeconfig of the space, which leads another way."""
     name, way = f"{scene.secret}-own", replace(scene.plane.connection, server=ANOTHER_WAY)
-    made = build(SECRET, name, namespace=BIND)
-    await scene.app.cluster.create(made, SECRET, manager="operator")
+    await scene.app.cluster.create(build(SECRET, name, namespace=BIND), SECRET, manager="operator")
     await put(scene.app, BIND, name, Kubeconfigs(scene).by(way, await scene.token()))
     return name
 

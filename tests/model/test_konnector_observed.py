@@ -26,8 +26,7 @@ async def test_a_claim_is_one_trace_over_both_sides(scene: Scene) -> None:
                 "name": name_of(copy),
                 "uid": uid_of(copy),
             }
-            owned = {"ownerReferences": [owner]}
-            await there.make(SECRET, "creds", metadata=owned, **data("one"))
+            await there.make(SECRET, "creds", metadata={"ownerReferences": [owner]}, **data("one"))
             await until(lambda: here.holds(SECRET, "creds", "one"))
             foreign = await there.make(SECRET, "foreign", **data("two"))
             await until(lambda: here.holds(SECRET, "foreign", "two"))

@@ -13,15 +13,7 @@ from tests.support.bound_scenes import Scene, until
 from tests.support.fleet_states import kstatus
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
-from tests.support.konnector_scenes import (
-    Side,
-    Story,
-    event,
-    redefine,
-    sides,
-    story,
-    working,
-)
+from tests.support.konnector_scenes import Side, Story, event, redefine, sides, story, working
 
 # What a spec holds, and what comes to stand in its place.
 CHANGES: dict[str, tuple[Any, Any]] = {

@@ -251,9 +251,7 @@ async def test_whether_a_backend_runs_is_answered_where_it_does_not(
         await wire.create(api.API_SERVICE_EXPORT)
     lease = leases.of_backend(control_plane_ref_name("eu"))
 
-    live = await ask(fleet, on_plane.live, Questions(bodies=frozenset({lease})))
-
-    found = the_plane(live).bodies
+    found = the_plane(await ask(fleet, on_plane.live, Questions(bodies=frozenset({lease})))).bodies
     assert tuple(one and namespace_of(one) for one in found.values()) == answered
 
 

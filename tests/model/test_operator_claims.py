@@ -83,8 +83,7 @@ async def test_the_claim_names_what_its_deletion_waits_for(
     for kind in kinds:
         await make(control_plane, kind, "orders", namespace)
     for name, where in (("grain", namespace), ("of-another-tenant", "default")):
-        spec = {"instanceRef": "orders"}
-        await make(control_plane, BINDING, name, where, spec=spec)
+        await make(control_plane, BINDING, name, where, spec={"instanceRef": "orders"})
     for kind in kinds:
         ref = Ref(control_plane.name, kind, namespace, "orders")
         await removal.remove(control_plane.cluster, ref)

@@ -403,6 +403,19 @@ GUARDS: Final = (
         (f"{_UNIT}/test_guard.py",),
         new="most = len(near) + few",
     ),
+    Mutation(
+        "restarts-forget",
+        r"or self\._written\.get\(sort\) or Counter\(\)",
+        "deletions of a former process do not count",
+        (f"{_MODEL}losses.py", f"{_MODEL}ending_namespaces.py"),
+        new="or Counter()",
+    ),
+    _guard(
+        "deletions-uncounted",
+        r"is_uncounted and not await guards\.is_being_deleted\(self\._resource\)",
+        "a copy goes before later processes can know of it",
+        f"{_MODEL}losses.py",
+    ),
     _guard(
         "stranger",
         r"not others or \(live and confirmed == live\)",

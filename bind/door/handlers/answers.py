@@ -114,8 +114,7 @@ def _claim(claim: Manifest) -> Manifest:
 
 
 def _ordered(document: Manifest, order: Sequence[str]) -> dict[str, JSON]:
-    known = {name: document[name] for name in order if name in document}
-    return {**known, **document}
+    return {**{name: document[name] for name in order if name in document}, **document}
 
 
 def binding_response(

@@ -128,8 +128,7 @@ class Api:
         """Return a space and its kubeconfig; neither where nothing is to be made."""
         if wanted.dry_run:
             return "", b""
-        spaces = self._services.spaces
-        space = await spaces.provide(identity, wanted.cid, *offers, name=wanted.name)
+        space = await self._services.spaces.provide(identity, wanted.cid, *offers, name=wanted.name)
         return space.name, space.kubeconfig
 
     async def _bearer(self, request: Request) -> Identity:

@@ -78,8 +78,7 @@ class Ui:
         found = sorted(filter(partial(_matches, query=query), offers), key=_together)
         rows = [await self._row(visitor.visit, offer) for offer in found]
         frame = replace(visitor.frame, here="catalogue")
-        view = views.CatalogueView(rows, len(offers), query, frame)
-        return self._answer(view)
+        return self._answer(views.CatalogueView(rows, len(offers), query, frame))
 
     async def _row(self, visit: Visit, offer: Offer) -> views.OfferRow:
         asks = sorted({consent.claim_key(claim) for claim in offer.claims})
@@ -87,8 +86,7 @@ class Ui:
         return views.OfferRow(offer, asks, may_bind, _path(offer))
 
     async def _offer(self, visitor: _Visitor) -> Response:
-        offer = await self._found(visitor)
-        return self._answer(await self._view(visitor, offer))
+        return self._answer(await self._view(visitor, await self._found(visitor)))
 
     async def _chosen(self, visitor: _Visitor) -> Response:
         """Answer how an offer is bound with the choices of the form. Nothing is made."""

@@ -243,8 +243,7 @@ def _old(seen: Seen, one: Record, text: str) -> Record:
     ledger, at = seen.ledger, moment(text)
     is_older = seen.is_created and 0 <= one.number < ledger.number
     if is_older and not text:
-        counts = identifier(seen.uid, ledger.number)
-        sent = _sent(seen, _digest_of_secret(seen, counts))
+        sent = _sent(seen, _digest_of_secret(seen, identifier(seen.uid, ledger.number)))
         return replace(one, state=record.PRESENT, sent=sent)
     is_later = at is not None and at > seen.now
     if is_older and is_later:

@@ -319,8 +319,7 @@ class BindingMoves(Moves):
         if broker is None or any(other.number > one.number for other in rest):
             return self.next(state.of(seen), remove, again=SOON, note=note)
         new = numbers.further(seen, one)
-        made = record.created(new, broker.spec.namespace)
-        tasks = writes(made, remove).tasks
+        tasks = writes(record.created(new, broker.spec.namespace), remove).tasks
         return Next(replace(state.after_failure(seen, new), tasks=tasks, again=SOON))
 
 

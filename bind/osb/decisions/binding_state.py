@@ -84,8 +84,7 @@ class Seen(Numbers):
 
     def after(self, changed: Record) -> "Seen":
         kept = tuple(one for one in self.binding.records if one.id != changed.id)
-        binding = replace(self.binding, records=(*kept, changed))
-        return seen(self.view, binding)
+        return seen(self.view, replace(self.binding, records=(*kept, changed)))
 
 
 def seen(view: InstanceView, binding: BindingView) -> Seen:

@@ -194,9 +194,7 @@ def decide(state: BrokerState) -> Decision:
 
 def _reachable(state: BrokerState) -> Condition:
     problem = state.fault or (state.problem if state.catalogue is None else "")
-    if problem:
-        return conditions.false(UNREACHABLE, problem)
-    return conditions.true(REACHABLE)
+    return conditions.false(UNREACHABLE, problem) if problem else conditions.true(REACHABLE)
 
 
 def _in_sync(state: BrokerState) -> Condition:

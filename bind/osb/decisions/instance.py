@@ -261,8 +261,7 @@ def _delete_blocker(view: views.InstanceView, policy: str) -> tuple[Cause, str] 
 
 def _let_go(view: views.InstanceView, lift: Step | None, *, keeps: bool) -> Decision:
     """Return the steps after which a claim may go, without a call."""
-    over = _retained if keeps else record.deleted
-    return writes(*map(over, view.records), lift)
+    return writes(*map(_retained if keeps else record.deleted, view.records), lift)
 
 
 def _retained(one: Record) -> Step | None:

@@ -127,8 +127,7 @@ class InstanceMoves(Moves):
             return self._stopped(f"{problem}; its data may be there")
         step = record.changed(self.one, state=record.LEAVING, operation=None, intent=None)
         message = f"{problem}; it is deleted at the broker before another try"
-        stated = [(causes.RETRYING, message)]
-        decision = state.of(self.view, self.one, false=stated)
+        decision = state.of(self.view, self.one, false=[(causes.RETRYING, message)])
         note = Note("ProvisionFailed", problem, type="Warning")
         return self.next(decision, step, again=views.SOON, note=note, pause=views.NO_PAUSE)
 
@@ -180,8 +179,7 @@ class InstanceMoves(Moves):
 
     def _refused(self, problem: str) -> views.Next:
         intent, is_new = self.intent, self.one.state == record.INTENDED
-        closed = self.refused(state.catalogue(self.view))
-        step = record.changed(self.one, intent=closed)
+        step = record.changed(self.one, intent=self.refused(state.catalogue(self.view)))
         cause = causes.REFUSED if is_new else causes.UPDATE_REFUSED
         decision = state.of(self.view, self.one, false=[(cause, problem)])
         note = Note(f"{intent.verb}Refused", problem, type="Warning")
@@ -243,8 +241,7 @@ class InstanceMoves(Moves):
             "the broker does not know it any more; its data is lost. "
             f"Annotation {keys.OSB_RETRY} with another text makes a new, empty one"
         )
-        stated = [(causes.MISSING, message)]
-        decision = state.of(self.view, one, false=stated)
+        decision = state.of(self.view, one, false=[(causes.MISSING, message)])
         note = None if is_known else Note("Missing", message, type="Warning")
         again = self.timing.resync
         return self.next(

@@ -215,8 +215,7 @@ def _write_files(run: Run, kit: ServicesKit) -> None:
     layout, services = run.layout, run.state.services
     assert services is not None
     files.private_folder(layout.services)
-    content = credentials.kubeconfig(layout, run.state.members[:1])
-    files.write(layout.services_kubeconfig, content)
+    files.write(layout.services_kubeconfig, credentials.kubeconfig(layout, run.state.members[:1]))
     for component in _OF_CROSSPLANE.intersection(services.components):
         files.private_folder(layout.services / component)
     for name in services.programs:

@@ -212,8 +212,7 @@ def from_secret(
         message = f"larger than {_LARGEST >> 10} KiB"
         hint = "Leave only the context that is used, and the certificate authority that it needs"
         raise ConfigError(message, where=path, hint=hint)
-    kubeconfig = entries.parse(content, path=path, folder=None)
-    chosen = entries.profile(kubeconfig, None)
+    chosen = entries.profile(entries.parse(content, path=path, folder=None), None)
     _require(_forbidden_fields(chosen), path)
     connection = profile.connection(chosen, name=name, environ=environ, read=_read_nothing)
     _require(_forbidden_address(connection.server, networks), path)

@@ -88,8 +88,7 @@ def test_an_event_tells_how_to_delete_what_stays():
     world.delete()
     notes: list[Note] = []
     while world.app_cluster_binding is not None:
-        decision = world.look()
-        notes.extend(decision.notes)
+        notes.extend(world.look().notes)
         world.serve_once()
     (note,) = notes
     assert note.reason == "Released"
@@ -379,8 +378,7 @@ def test_only_true_forces(value):
 
 def test_a_namespace_that_does_not_go_is_named_with_its_reason():
     world = served("Delete")
-    held = {"finalizers": ["example.com/hold"]}
-    world.change(NAMESPACE, SPACE, {"metadata": held})
+    world.change(NAMESPACE, SPACE, {"metadata": {"finalizers": ["example.com/hold"]}})
     world.delete()
     world.serve()
     reason = {

@@ -37,8 +37,7 @@ def deployed(**overrides: Any) -> World:
 
 
 def says(world: World, **status: Any) -> None:
-    body = {"metadata": {"generation": 1}, "status": {**STATUS, **status}}
-    world.change(DEPLOYMENT, NAME, body)
+    world.change(DEPLOYMENT, NAME, {"metadata": {"generation": 1}, "status": {**STATUS, **status}})
 
 
 def overrides(world: World, value: Any) -> None:
@@ -117,8 +116,7 @@ def test_the_originals_is_confined(live):
 def test_overrides_that_are_not_allowed_change_nothing():
     world = deployed()
     before = world.get(DEPLOYMENT, NAME)
-    refused = {"workingDir": "/", "securityContext": {"privileged": True}, "image": OWN}
-    overrides(world, refused)
+    overrides(world, {"workingDir": "/", "securityContext": {"privileged": True}, "image": OWN})
     world.serve()
     assert world.get(DEPLOYMENT, NAME) == before
     assert world.conditions()["KonnectorDeployed"] == "Error OverrideNotAllowed"
@@ -221,8 +219,7 @@ def test_a_change_is_applied_to_what_was_looked_at():
 
 def test_not_deployed_any_more():
     world = deployed()
-    spec = {"spec": {"konnector": {"deploy": False}}}
-    world.change(APP_CLUSTER_BINDING, "shop", spec, "team-a")
+    world.change(APP_CLUSTER_BINDING, "shop", {"spec": {"konnector": {"deploy": False}}}, "team-a")
     world.serve()
     assert world.get(DEPLOYMENT, NAME) is None
     assert world.conditions()["KonnectorDeployed"] == "True"
@@ -235,8 +232,7 @@ def test_a_control_plane_without_deployments(deploy, want):
     world = World(spec={"konnector": {"deploy": deploy}})
     world.serve()
     world.objects.pop((DEPLOYMENT, SPACE, NAME), None)
-    seen = replace(world.seen(), deployments_served=False)
-    decision = decide(seen, terms=world.terms, now=NOW)
+    decision = decide(replace(world.seen(), deployments_served=False), terms=world.terms, now=NOW)
     said = next(one for one in decision.conditions if one.type == "KonnectorDeployed")
     assert (said.status if said.status == "True" else f"{said.severity} {said.reason}") == want
     assert not decision.tasks

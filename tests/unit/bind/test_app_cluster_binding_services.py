@@ -218,8 +218,7 @@ def test_a_request_without_an_export(fields, said, replaced):
 
 def test_an_export_that_is_not_seen_yet_is_looked_for_again():
     world = served()
-    ready = {**READY, "lastTransitionTime": ago(seconds=9)}
-    status(world, phase="Succeeded", conditions=[ready])
+    status(world, phase="Succeeded", conditions=[{**READY, "lastTransitionTime": ago(seconds=9)}])
     again = world.look().again
     assert again is not None
     assert again.total_seconds() == 1

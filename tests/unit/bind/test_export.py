@@ -346,8 +346,7 @@ def test_without_grace_it_goes_at_once_as_with_the_original():
 
 
 def test_nothing_follows_from_what_may_only_be_unseen():
-    facts = Seen(CONTROL_PLANE, export(), unsure="403")
-    decision = look(facts, grace=timedelta())
+    decision = look(Seen(CONTROL_PLANE, export(), unsure="403"), grace=timedelta())
     assert (decision.tasks, decision.conditions) == ((), ())
     assert decision.again
     kept = look(seen(template=None, unsure="403"))

@@ -52,8 +52,7 @@ def reported(decision):
 
 
 def test_an_offered_resource_is_exported_with_the_claims_of_its_template():
-    decision = look(seen())
-    ((task,),) = [decision.tasks]
+    ((task,),) = [look(seen()).tasks]
     (step,) = task.steps
     assert isinstance(step, Create)
     assert get(step.manifest, "spec", "permissionClaims") == [SECRETS]
@@ -193,8 +192,7 @@ def test_a_request_from_before_our_start_is_tried_before_it_fails():
 def test_an_answer_stands_for_ten_minutes_and_then_the_request_goes(phase):
     young = look(seen(request(phase=phase, age=timedelta(minutes=9, seconds=59)), crds={}))
     assert (young.tasks, young.conditions, young.fields, young.again) == ((), (), {}, SECOND)
-    old = look(seen(request(phase=phase, age=timedelta(minutes=10)), crds={}))
-    ((task,),) = [old.tasks]
+    ((task,),) = [look(seen(request(phase=phase, age=timedelta(minutes=10)), crds={})).tasks]
     (step,) = task.steps
     assert isinstance(step, Delete)
     assert (step.ref.name, step.uid, step.resource_version) == ("r", "uid-of-r", "7")

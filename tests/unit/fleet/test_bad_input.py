@@ -142,8 +142,7 @@ def test_one_mistake_in_a_cluster_is_not_many():
 
 def test_a_problem_that_many_clusters_have_is_reported_once():
     changes = {f"clusters/c{n}.yaml": bad_fleets.other(f"c{n}", f"c{n}") for n in range(9)}
-    names = ", ".join(f"c{n}" for n in range(9))
-    spec = f"template: pg, clusters: {{names: [{names}]}}"
+    spec = f"template: pg, clusters: {{names: [{', '.join(f'c{n}' for n in range(9))}]}}"
     changes["bindings/db.yaml"] = bad_fleets.binding(
         f"{{{spec}, parameters: {{a: '${{cluster.labels.x}}'}}}}"
     )

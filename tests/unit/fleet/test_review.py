@@ -404,6 +404,5 @@ def test_a_new_repository_denies_by_default(tmp_path, capsys):
     assert "warning" not in capsys.readouterr().out
     other = tmp_path / "new" / "bindings" / "team-b"
     other.mkdir()
-    team_a = tmp_path / "new" / "bindings" / "team-a" / "postgresql.yaml"
-    team_a.rename(other / "mine.yaml")
+    (tmp_path / "new" / "bindings" / "team-a" / "postgresql.yaml").rename(other / "mine.yaml")
     assert main.run(["validate", str(tmp_path / "new")]) == 4

@@ -56,8 +56,7 @@ def offer(**spec):
 
 
 def installed(of=None, *, reported=ESTABLISHED, owner="new", **metadata):
-    binding = live_like(bound(), uid=owner)
-    made = crd.wanted(of or offer(), Owner(binding))
+    made = crd.wanted(of or offer(), Owner(live_like(bound(), uid=owner)))
     held = live_like(made, uid="uid-of-crd", resourceVersion="7", **metadata)
     return {**held, "status": {"conditions": reported}}
 

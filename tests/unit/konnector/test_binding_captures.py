@@ -283,8 +283,7 @@ def test_h15_bound_again():
         "app-cluster", API_SERVICE_BINDING, "klutch-bind", "databases.shop.example"
     ]
     live = {**live_like(before, uid="<uid-45>"), "status": {}}
-    look = look_at(capture, live, crd=installed(capture, before))
-    decision = binding_decide.decide(look)
+    decision = binding_decide.decide(look_at(capture, live, crd=installed(capture, before)))
     step = only_step(decision)
     (owner,) = step.body["metadata"]["ownerReferences"]
     assert owner["uid"] == "<uid-45>"

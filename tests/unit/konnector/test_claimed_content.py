@@ -200,8 +200,7 @@ def test_what_cannot_be_updated_is_made_anew_in_one_task(provider, consumer, ste
 
 
 def test_made_anew_it_is_on_the_control_plane_too():
-    consumer = app("Consumer", TWO)
-    steps = reported(decide(looked(UP, plane("Consumer", immutable=True), consumer)))
+    steps = reported(decide(looked(UP, plane("Consumer", immutable=True), app("Consumer", TWO))))
     assert steps == ["delete control-plane", "create control-plane Consumer"]
 
 

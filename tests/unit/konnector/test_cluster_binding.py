@@ -26,8 +26,7 @@ UID = {"klutchctl.dev/space-uid": "uid-of-space"}
 
 
 def kubeconfig_of(server="https://plane.example", namespace=SPACE, token="canary-token"):
-    text = spaces.kubeconfig(Address(server, ""), Secret(token), namespace=namespace)
-    return text.encode()
+    return spaces.kubeconfig(Address(server, ""), Secret(token), namespace=namespace).encode()
 
 
 LAST = kubeconfig_of(token="canary-token-of-yesterday")

@@ -246,8 +246,7 @@ FOREIGN: dict[str, Any] = {
 @pytest.mark.parametrize("owners", FOREIGN.values(), ids=FOREIGN.keys())
 def test_g25_what_is_anybody_elses_is_left_alone(owners):
     held = live_like(changed(scope="Cluster"), ownerReferences=owners)
-    owner = Owner(BINDING, frozenset({"new", "other"}))
-    found = plan(export(), held, owner)
+    found = plan(export(), held, Owner(BINDING, frozenset({"new", "other"})))
     assert (found.standing, found.step, found.same_spec) == ("foreign", None, False)
 
 

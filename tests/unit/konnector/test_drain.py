@@ -131,8 +131,7 @@ HOLDING = {
 
 @pytest.mark.parametrize(("bound", "steps"), HOLDING.values(), ids=HOLDING.keys())
 def test_which_bindings_are_held(bound, steps):
-    look = seen(bound, copies=[copy()], instances=[held()], reported=True)
-    decision = decide(look, now=NOW)
+    decision = decide(seen(bound, copies=[copy()], instances=[held()], reported=True), now=NOW)
     assert done(decision) == steps
     assert decision.conditions == ()
 

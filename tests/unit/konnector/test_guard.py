@@ -9,7 +9,7 @@ from konnector import APP_CLUSTER
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss import rules
 from konnector.mass_loss.decide import ALL, Confirmations, Guarded, Identity, Recreation, Seen
-from konnector.mass_loss.waves import Wave
+from konnector.mass_loss.waves import Record, Wave
 from reconciler.api import CLUSTER_BINDING
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Patch, status_patch
@@ -403,7 +403,7 @@ def test_claims_that_go_with_a_namespace(namespace, mapped, goes):
 
 
 def test_a_deletion_that_is_held_stays_so_until_more_are_allowed():
-    wave, there = Wave[str](), dict.fromkeys("abcdef", NOW)
+    wave, there = Wave[str]("", Record()), dict.fromkeys("abcdef", NOW)
     assert wave.too_many("a", there, lambda: 0, rules.FEW)
     assert wave.too_many("a", there, lambda: 1000, rules.FEW)
     assert not wave.too_many("b", there, lambda: 1000, rules.FEW)

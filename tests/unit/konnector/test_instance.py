@@ -409,8 +409,7 @@ def test_an_adopted_claim_has_neither_owners_nor_finalizers_of_the_other_side():
         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"}],
         "finalizers": ["provider.example/x"],
     }
-    found = look(None, copy(meta, **READY))
-    created = step_of(found, Create)
+    created = step_of(look(None, copy(meta, **READY)), Create)
     assert created.manifest == {
         "apiVersion": "shop.example/v1",
         "kind": "Database",

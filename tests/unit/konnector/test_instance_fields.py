@@ -149,8 +149,7 @@ def test_what_went_up_before_and_does_not_any_more_is_said_again():
         held = trimmed_copy(copy({**meta, "managedFields": entries}))
         # Nothing else differs, so nothing is written.
         assert reported(look(claim({**HELD, "labels": {"team": "a", "tier": "db"}}), held)) == []
-        later = claim({**HELD, "labels": {"team": "b"}}, spec=LARGE)
-        changed = look(later, held, copy_whole=True)
+        changed = look(claim({**HELD, "labels": {"team": "b"}}, spec=LARGE), held, copy_whole=True)
         assert isinstance(changed, Decision)
         applied = changed.tasks[-1].steps[-1]
         assert isinstance(applied, Apply)

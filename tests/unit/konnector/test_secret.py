@@ -21,8 +21,7 @@ BINDING: Any = {
 
 
 def content(server="https://plane.example", namespace="cluster-a1", token=TOKEN, tls=""):
-    text = spaces.kubeconfig(Address(server, "", tls), Secret(token), namespace=namespace)
-    return text.encode()
+    return spaces.kubeconfig(Address(server, "", tls), Secret(token), namespace=namespace).encode()
 
 
 def holding(data, key="kubeconfig"):

@@ -44,8 +44,7 @@ def owned_by(manager, **fields):
 def reason(live, stated):
     """Return the reason of the update that leads from `live` to `stated`."""
     ref = Ref("shop", CONFIG_MAP, "ns", "x")
-    metadata = {"name": "x", "labels": {keys.FLEET: "acme"}}
-    whole = {**TYPE, "metadata": metadata, **stated}
+    whole = {**TYPE, "metadata": {"name": "x", "labels": {keys.FLEET: "acme"}}, **stated}
     wanted = Wanted("shop", ref, whole, Origin("x.yaml"), 1, None, Rule.OWNED)
     (made,) = owned_changes(draft_of(wanted, live, "db"), live, wanted, fleet="acme")
     assert made.action is Action.UPDATE

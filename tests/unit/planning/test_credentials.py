@@ -142,8 +142,7 @@ def test_another_endpoint_in_the_files_is_planned_without_a_secret(mode):
     said = "endpoint: https://elsewhere:6443"
     fleet = shop(mode=mode, more=f", {said}")
     if mode == "Direct":
-        elsewhere = plane(mode=f"{mode}, {said}")
-        fleet = scenes.fleet(elsewhere, scenes.cluster(), scenes.binding())
+        fleet = scenes.fleet(plane(mode=f"{mode}, {said}"), scenes.cluster(), scenes.binding())
     blind, seeing = both(here, fleet)
     found = acting(blind)
     assert len(found) == (2 if mode == "Direct" else 1)
@@ -229,8 +228,7 @@ def test_what_a_konnector_brought_along_by_itself_is_noted_for_each_binding():
 
 
 def test_what_a_konnector_brought_along_before_it_died_is_noted_by_the_apply_of_such_a_plan():
-    here = renewed(SOURCE, ("shop", COPY))
-    blind, seeing = both(here, shop())
+    blind, seeing = both(renewed(SOURCE, ("shop", COPY)), shop())
     assert [one.ref.name for one in acting(blind)] == [COPY]
     assert [one.only_notes for one in acting(seeing)] == [True]
     refused, lines = done(blind, seeing)

@@ -80,8 +80,7 @@ def test_an_account_is_made_once_its_name_is_known_to_be_free():
 
 
 def test_a_first_plan_creates_everything_in_the_order_of_application():
-    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
-    plan = here.plan(scenes.shop())
+    plan = World(control_plane=offering(POSTGRES), clusters={"shop": []}).plan(scenes.shop())
     assert lines(plan, noops=True) == [
         ("create", "cluster", "Namespace"),
         ("create", "space", "Namespace"),

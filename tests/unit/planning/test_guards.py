@@ -57,8 +57,7 @@ def test_no_more_is_pruned_in_a_run_than_the_budget(most, percent, known, releas
     left = Change("shop", "postgres", bound, Action.RELEASE, "left")
     pruned = [replace(left, unit=key) for key in keys_[:released]]
     (unit,) = scenes.shop().units.values()
-    units = dict.fromkeys(keys_[released:], unit)
-    limited = replace(scenes.shop(), guards=limits, units=units)
+    limited = replace(scenes.shop(), guards=limits, units=dict.fromkeys(keys_[released:], unit))
     tripped = prune_units.run_guards(limited, pruned, pruned)
     assert [guard.guard for guard in tripped] == held
 
@@ -100,8 +99,7 @@ def test_a_unit_in_use_is_deleted_only_where_both_say_so(policy, prune, count, h
 
 
 def test_a_replace_says_what_is_written_and_keeps_the_crd():
-    here = scenes.applied()
-    plan = here.plan(scenes.shop(scenes.binding(more=", parameters: {size: big}")))
+    plan = scenes.applied().plan(scenes.shop(scenes.binding(more=", parameters: {size: big}")))
     (request,) = [one for one in plan.changes if one.action is Action.REPLACE]
     assert get_text(request.after, "spec", "parameters", "size") == "big"
 
@@ -176,8 +174,7 @@ def test_a_blocked_unit_keeps_the_rights_of_its_konnector(mode):
     here = scenes.applied(binding(more=says("Block")), binding(SEARCHES), mode=mode)
     documents = scenes.plane(mode=mode), scenes.cluster(more=deployed)
     here.apply(here.plan(fleet(*documents, binding(more=says("Block")))))
-    plan = here.plan(fleet(*documents))
-    here.apply(plan)
+    here.apply(here.plan(fleet(*documents)))
     roles = [one for one in here.clusters["shop"] if one["kind"] == CLUSTER_ROLE.kind]
     assert any(
         "postgresqlinstances" in get_texts(rule, "resources")

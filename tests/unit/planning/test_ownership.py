@@ -227,8 +227,7 @@ def test_two_documents_may_name_one_control_plane():
         def live(self, fleet):
             live = super().live(fleet)
             (seen,) = live.control_planes.values()
-            planes = dict.fromkeys(fleet.control_planes, seen)
-            return Live(planes, live.clusters, live.leaving)
+            return Live(dict.fromkeys(fleet.control_planes, seen), live.clusters, live.leaving)
 
     here = applied()
     twice = Twice(control_plane=here.control_plane, clusters=here.clusters)

@@ -92,8 +92,7 @@ def test_a_released_space_is_not_given_back_to_its_name_alone(mode):
 @pytest.mark.parametrize("proof", [f"identity: {UID}", "adopt: {space: SPACE}"])
 def test_the_files_give_a_space(mode, with_release, proof):
     here = impostor(mode, with_release=with_release)
-    said = proof.replace("SPACE", space(here, mode))
-    plan = here.plan(files(mode, bound="store", store=said))
+    plan = here.plan(files(mode, bound="store", store=proof.replace("SPACE", space(here, mode))))
     assert Action.BLOCKED not in scenes.actions(plan, "store"), plan.changes
     moved = [one for one in plan.changes if one.ref.name == carrier(here, mode)]
     assert [one.action for one in moved if one.ref.kind == CARRIERS[mode]] == [Action.UPDATE]

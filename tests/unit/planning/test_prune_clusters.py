@@ -69,8 +69,7 @@ def test_a_cluster_that_may_have_a_new_name_is_not_released_while_that_is_unread
 )
 def test_a_cluster_that_may_be_one_of_another_shard_is_not_released(more, want):
     store = scenes.cluster("store", at="us", more=more).replace("Context: store", "Context: shop")
-    wanted = load.shard(fleet(scenes.plane(), scenes.plane("us"), store), ["eu"])
-    plan = renamed().plan(wanted)
+    plan = renamed().plan(load.shard(fleet(scenes.plane(), scenes.plane("us"), store), ["eu"]))
     assert {one.action.value for one in plan.changes if one.unit is None} == {want}
 
 
@@ -83,8 +82,7 @@ def test_a_unit_that_leaves_with_a_renaming_is_still_found():
 
 
 def test_a_snapshot_that_is_older_than_the_files_releases_nothing_that_they_name():
-    here = scenes.applied()
-    live = here.live(scenes.shop())
+    live = scenes.applied().live(scenes.shop())
     older = Live(live.control_planes, live.clusters, dict(live.clusters))
     assert scenes.actions(planner.plan(scenes.shop(), older)) == {Action.NOOP}
 

@@ -37,8 +37,7 @@ def renamed(mode="Direct", name="beta"):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_renamed_fleet_is_blocked(mode):
-    here = applied(mode=mode)
-    made = here.plan(renamed(mode))
+    made = applied(mode=mode).plan(renamed(mode))
     assert scenes.actions(made) <= HELD
     assert scenes.guards(made) == ["foreign-fleet"]
     assert "cluster shop belongs to fleet acme" in made.held[0].message
@@ -113,8 +112,7 @@ def test_a_cluster_behind_another_control_plane_is_shared(uid, expected):
 def test_a_fleet_that_has_something_here_is_known():
     here = applied()
     here.clusters["mall"] = []
-    mall = fleet(plane(), cluster("mall"), binding(clusters="mall"), name="beta")
-    here.apply(here.plan(mall))
+    here.apply(here.plan(fleet(plane(), cluster("mall"), binding(clusters="mall"), name="beta")))
     both = fleet(plane(), cluster(), cluster("mall"), binding(clusters="shop, mall"), name="beta")
     assert "foreign-fleet" not in scenes.guards(here.plan(both))
 

@@ -192,8 +192,7 @@ async def test_an_artifact_is_followed(served, tmp_path):
 
 async def test_another_revision_of_the_same_files_is_news(served):
     content = packed()
-    forms = [of(served.offers(content, commit)) for commit in (COMMIT, NEXT)]
-    one = following(*forms)
+    one = following(*[of(served.offers(content, commit)) for commit in (COMMIT, NEXT)])
     found = await one.look("")
     assert (await one.look(found.mark)).snapshot.revision == NEXT
 

@@ -282,8 +282,7 @@ def test_a_fleet_that_is_not_as_committed_is_dirty(root, repository, change):
 
 
 def test_a_fleet_below_the_top_of_its_repository(tmp_path, root):
-    repository = pygit2.init_repository(tmp_path)
-    head = commit_work_tree(repository)
+    head = commit_work_tree(pygit2.init_repository(tmp_path))
     tree = disk.read_folder(root)
     assert (tree.folder, tree.revision) == ("repo/", head)
 

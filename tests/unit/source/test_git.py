@@ -51,8 +51,7 @@ def test_a_fleet_below_the_top(repository):
 
 def checkout(tmp_path, files):
     """Make a repository with a work tree in which only a folder `kept` is left."""
-    repository = pygit2.init_repository(tmp_path / "work", initial_head="main")
-    checkouts.commit_files(repository, files)
+    checkouts.commit_files(pygit2.init_repository(tmp_path / "work", initial_head="main"), files)
     (tmp_path / "work" / "kept").mkdir()
     (tmp_path / "work" / "kept" / "fleet.yaml").write_bytes(b"not what is committed")
     return tmp_path / "work"
@@ -319,8 +318,7 @@ def test_an_object_that_is_missing(repository):
     missing = (FileMode.BLOB, pygit2.Oid(hex="1" * 40))
     files = {"fleet.yaml": GOOD["fleet.yaml"].replace("*/*.yaml", "*.yaml").encode()}
     builder = checkouts.tree_of(repository, checkouts.nested(files))
-    raw = repository[builder].read_raw() + b"100644 zz.yaml\0" + missing[1].raw
-    commit_raw(repository, raw)
+    commit_raw(repository, repository[builder].read_raw() + b"100644 zz.yaml\x00" + missing[1].raw)
     found = git.read(where(repository), "main")
     assert [one.code for one in found.unread.values()] == ["unreadable-file"]
 
@@ -342,8 +340,7 @@ NAMES = [b"a/../../b.yaml", b"\x1b[31m.yaml", b"\xff.yaml", b"a\\b.yaml", b"/etc
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_hostile_names_are_problems(repository, name):
     hostile_tree(repository, name)
-    found = git.read(where(repository), "main")
-    _, problems = load(found)
+    _, problems = load(git.read(where(repository), "main"))
     assert {one.code for one in problems} <= {"bad-path", "missing-file"}
     assert problems
     assert all(one.origin.path.isprintable() for one in problems)

@@ -70,8 +70,7 @@ def link(target):
 
 def link_above(work):
     write_files(work, at("b/fleet"))
-    content = pygit2.Repository(work).create_blob(b"b")
-    committed(work, "a", FileMode.LINK, content)
+    committed(work, "a", FileMode.LINK, pygit2.Repository(work).create_blob(b"b"))
     (work / "a").symlink_to("b")
 
 
@@ -152,8 +151,7 @@ def test_a_link_in_a_circle(work):
 
 
 def test_a_clone_and_a_work_tree_that_no_commit_brought(work):
-    theirs = pygit2.init_repository(work / "clone", initial_head="main")
-    head = commit_files(theirs, FILES)
+    head = commit_files(pygit2.init_repository(work / "clone", initial_head="main"), FILES)
     assert git.read_at(work / "clone", "main").revision == head
     pygit2.Repository(work).add_worktree("one", str(work / "one"))
     assert disk.read_folder(work / "one/a/fleet").folder == "a/fleet/"

@@ -149,8 +149,7 @@ async def test_a_commit_that_nothing_leads_to_is_named(by_id, remote, repository
 
 async def test_a_branch_with_the_name_of_a_commit_is_not_that_commit(remote, repository):
     first = commit(repository)
-    second = commit(repository, "y")
-    repository.references.create(f"refs/heads/{first}", second)
+    repository.references.create(f"refs/heads/{first}", commit(repository, "y"))
     assert (await remote(first).look("")).mark == first
 
 
@@ -466,8 +465,7 @@ KEYS = {
 @pytest.mark.parametrize(("kind", "passphrase", "good"), KEYS.values(), ids=KEYS.keys())
 def test_a_private_key(tmp_path, kind, passphrase, good):
     file = tmp_path / "key"
-    command = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", str(file)]
-    subprocess.run(command, check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", str(file)], check=True)
     if good:
         assert ssh_key(file).reveal() == file.read_text()
         return

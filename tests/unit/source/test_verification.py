@@ -161,8 +161,7 @@ def test_history_that_was_rewritten_or_rolled_back_is_refused(refusal, verified,
 
 def test_history_that_is_not_here_is_reported_apart(verified, commit):
     missing = "f" * 40
-    edge = commit(GOOD, parents=[missing])
-    head = commit(GOOD, parents=[edge])
+    head = commit(GOOD, parents=[commit(GOOD, parents=[missing])])
     with pytest.raises(Incomplete, match="is not here as far as 000000000000") as caught:
         verified(HISTORY, head, accepted="0" * 40)
     assert caught.value.revision == head

@@ -143,8 +143,7 @@ def test_a_long_text_is_whole_where_it_is_the_subject_and_brief_in_a_table():
 )
 def test_documentation_is_linked_over_https_alone(url, shown):
     offer = dataclasses.replace(door_pages.DATABASES, docs_url=url)
-    form = views.OfferView(offer=offer, claims=(), csrf="", action="/x")
-    outline = Outline(views.html(form))
+    outline = Outline(views.html(views.OfferView(offer=offer, claims=(), csrf="", action="/x")))
     links = [one for one in outline.all("a") if one["href"].startswith("http")]
     wanted = [{"href": url, "rel": "noopener noreferrer"}] if shown else []
     assert links == wanted

@@ -65,8 +65,7 @@ async def redeem(desk: Desk, code: str, verifier: str = VERIFIER.reveal()) -> Re
 
 
 async def code_of(desk: Desk, *claims: str) -> str:
-    answer = await agree(desk, csrf_of(await page(desk)), *claims)
-    return query_of(location(answer))["code"]
+    return query_of(location(await agree(desk, csrf_of(await page(desk)), *claims)))["code"]
 
 
 async def test_the_name_of_a_cluster_goes_along_to_its_space() -> None:
@@ -93,8 +92,7 @@ async def test_cards_lead_on_by_what_the_cli_can_do(query: dict[str, str], path:
 
 
 async def test_who_declines_is_led_back_to_the_cli_without_a_code() -> None:
-    desk = await signed_in(CODE)
-    body = (await page(desk)).body.decode()
+    body = (await page(await signed_in(CODE))).body.decode()
     query = query_of(html.unescape(body.partition('id="decline" href="')[2].partition('"')[0]))
     assert query == {"error": "access_denied", "state": SID, "iss": SETTINGS.public}
 
@@ -181,8 +179,7 @@ async def test_who_may_not_bind_sees_no_consent_and_gets_no_space() -> None:
 
 async def test_the_bind_of_our_cli_is_a_code_that_makes_nothing_yet() -> None:
     desk = await signed_in(CODE)
-    answer = await desk.ask(Walk(desk.services).bind, {"s": SID, **CHOSEN})
-    sent = query_of(location(answer))
+    sent = query_of(location(await desk.ask(Walk(desk.services).bind, {"s": SID, **CHOSEN})))
     assert (sent["state"], sent["iss"]) == (SID, SETTINGS.public)
     assert not desk.plane.made
     assert json.loads((await redeem(desk, sent["code"])).body)["consent"] is None
@@ -222,8 +219,7 @@ async def test_a_form_of_another_site_is_refused(headers: dict[str, str]) -> Non
 
 async def test_pages_let_browsers_say_where_a_form_is_from() -> None:
     # With `no-referrer`, Chromium sends `Origin: null`.
-    desk = await signed_in(CODE)
-    headers = dict((await page(desk)).headers)
+    headers = dict((await page(await signed_in(CODE))).headers)
     assert headers["Referrer-Policy"] == "same-origin"
     assert "http://localhost:40123" in headers["Content-Security-Policy"]
     assert "Strict-Transport-Security" in headers
