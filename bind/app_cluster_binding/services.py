@@ -216,8 +216,7 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
 
 
 def _since(ready: conditions.Condition | None, live: Manifest, now: datetime) -> datetime:
-    changed = None if ready is None else moment(ready.last_transition_time)
-    return changed or created(live) or now
+    return (None if ready is None else moment(ready.last_transition_time)) or created(live) or now
 
 
 def _making(*steps: Step) -> Decision:

@@ -103,8 +103,7 @@ def content(seen: Seen, space: Space, terms: Terms) -> Decision:
             rbac.control_plane_role_binding(seen.space_name),
         ),
     )
-    tasks = tuple(Task(steps, facts.SPACE_FAILED) for steps in changes if steps)
-    return Decision(tasks=tasks)
+    return Decision(tasks=tuple(Task(steps, facts.SPACE_FAILED) for steps in changes if steps))
 
 
 def _marks(seen: Seen, space: Space, terms: Terms) -> Iterator[tuple[Step, ...]]:

@@ -170,8 +170,7 @@ def _granted(seen: Seen, space: Manifest, scope: Scope) -> tuple[Step, ...]:
     if scope != "Cluster" or (live is not None and not rbac_changes.belongs_to(live, space)):
         return steps
     binding = rbac.binding_everywhere(space)
-    more = rbac_changes.role_binding(seen.cluster, CLUSTER_ROLE_BINDING, live, binding)
-    return (*steps, *more)
+    return (*steps, *rbac_changes.role_binding(seen.cluster, CLUSTER_ROLE_BINDING, live, binding))
 
 
 def _permissions(seen: Seen) -> Sequence[Condition]:

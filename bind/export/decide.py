@@ -163,8 +163,7 @@ def _new_offer(seen: Seen) -> Sequence[Manifest] | None:
     if seen.template is None:
         return None
     claims = api.permission_claims_of(seen.template)
-    present = api.permission_claims_of(seen.export)
-    return None if _alike(claims) == _alike(present) else claims
+    return None if _alike(claims) == _alike(api.permission_claims_of(seen.export)) else claims
 
 
 def _annotations(seen: Seen) -> dict[str, JSON]:

@@ -199,8 +199,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
             if found is not None and is_released(found):
                 return Contents(released=True)
             if found is not None:
-                bound = f"{kind.resource} {manifest.name_of(found)}"
-                return Contents(released=False, bound=bound)
+                return Contents(released=False, bound=f"{kind.resource} {manifest.name_of(found)}")
         return Contents(released=False, hidden=hidden)
 
 
@@ -211,8 +210,7 @@ def is_released(live: Manifest) -> bool:
 
 def counted(informers: Informers, resources: Iterable[str], now: datetime) -> Countable:
     found = {one: informers.crds.get("", one) for one in resources}
-    crds = {name: crd for name, crd in found.items() if crd is not None}
-    return countable(found, crds, now)
+    return countable(found, {name: crd for name, crd in found.items() if crd is not None}, now)
 
 
 def known(informers: Informers, key: Mapped, *, hashing: bool) -> Seen:

@@ -77,8 +77,7 @@ def usual_rights(image: str) -> Rights:
 
     The original's expects to do anything.
     """
-    official = image.startswith(names.KONNECTOR_IMAGE_REPOSITORY)
-    return Rights.FULL if official else Rights.MINIMAL
+    return Rights.FULL if image.startswith(names.KONNECTOR_IMAGE_REPOSITORY) else Rights.MINIMAL
 
 
 def deployment(image: str, rights: Rights) -> Manifest:

@@ -170,8 +170,7 @@ class Bind:
             return wanted, None
         claims = self.answers.of(wanted, answered)
         if rejected := self.answers.rejected_unasked(claims):
-            kinds = ", ".join(rejected)
-            self.progress.report("rejected", name=wanted.resource.name, kinds=kinds)
+            self.progress.report("rejected", name=wanted.resource.name, kinds=", ".join(rejected))
         if opened := reserved(claims):
             self.progress.report("reserved", name=wanted.resource.name, opened=", ".join(opened))
         return wanted, claims
@@ -261,8 +260,7 @@ async def _own_bindings(
 def _together(each: Sequence[SignedIn]) -> SignedIn:
     answered = [one.consent for one in each]
     known = [claim for claims in answered if claims is not None for claim in claims]
-    whole = None if None in answered else known
-    return SignedIn(merged([one.grant for one in each]), whole)
+    return SignedIn(merged([one.grant for one in each]), None if None in answered else known)
 
 
 def resource_of(text: str) -> GroupResource:

@@ -149,11 +149,11 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
 
     if _is_plan(place.path):
         return awaited(_run(*_saved(place, repository, settings), options, settings))
-    return awaited(_run(fleet_of(place, settings), None, options, settings))
+    return awaited(_run(fleet_of(place, settings), None, place.path, options, settings))
 
 
 async def _run(
-    fleet: "Fleet", saved: "Plan | None", options: WriteOptions, settings: Settings
+    fleet: "Fleet", saved: "Plan | None", path: Path, options: WriteOptions, settings: Settings
 ) -> ExitCode:
     """Apply a saved plan, which somebody has approved, or plan and ask."""
     from klutchctl.repository import chosen
@@ -170,15 +170,17 @@ async def _run(
         if not (saved or _is_approved(plan, options, settings, question="Apply this?")):
             print(_NOT_APPROVED, file=sys.stderr)
             return ExitCode.HELD_BACK
-        return await _applied(fleet, plan, clusters, settings, options)
+        return await _applied(fleet, plan, path, clusters, settings, options)
 
 
 def _is_plan(target: Path) -> bool:
     return target.is_file() and target.suffix not in _DOCUMENTS
 
 
-def _saved(place: Place, repository_path: Path | None, settings: Settings) -> "tuple[Fleet, Plan]":
-    """Return a saved plan, and the fleet that it was made from. Raises StalePlan."""
+def _saved(
+    place: Place, repository_path: Path | None, settings: Settings
+) -> "tuple[Fleet, Plan, Path]":
+    """Return the fleet that a saved plan was made from, the plan, and where. Raises StalePlan."""
     from klutchctl import files, repository
     from reconciler.planning import planfile
 
@@ -195,7 +197,7 @@ def _saved(place: Place, repository_path: Path | None, settings: Settings) -> "t
             broken.append(error)
             continue
         if fleet.digest == plan.digest:
-            return fleet, plan
+            return fleet, plan, here
     if len(broken) == len(refs):
         raise broken[-1]
     where = here.resolve() if place.is_here else here
@@ -220,11 +222,11 @@ def release(
         raise typer.BadParameter(f"{path} and --fleet {fleet}: name the repository once")
     read = repository.fleet_in(fleet or Path(path), check_owner=settings.git_owner_check)
     partial_plans.check(read, named)
-    return awaited(_release(read, named, options, settings))
+    return awaited(_release(read, named, fleet or Path(path), options, settings))
 
 
 async def _release(
-    fleet: "Fleet", named: "list[Target]", options: WriteOptions, settings: Settings
+    fleet: "Fleet", named: "list[Target]", path: Path, options: WriteOptions, settings: Settings
 ) -> ExitCode:
     """Plan, ask, apply and report; return the exit code."""
     from reconciler import run
@@ -240,7 +242,7 @@ async def _release(
             print(_NOT_RELEASED, file=sys.stderr)
             return ExitCode.HELD_BACK
         free = partial_plans.without_budgets(fleet)
-        return await _applied(free, plan, clusters, settings, options)
+        return await _applied(free, plan, path, clusters, settings, options)
 
 
 def _is_approved(plan: "Plan", options: WriteOptions, settings: Settings, *, question: str) -> bool:
@@ -282,19 +284,21 @@ def _show_plan(
 async def _applied(
     fleet: "Fleet",
     approved: "Plan",
+    path: Path,
     clusters: "Clusters",
     settings: Settings,
     options: WriteOptions,
 ) -> ExitCode:
     """Apply a plan, show the progress and the results, and return the exit code.
 
-    Raises Locked.
+    Raises Locked and StalePlan.
     """
     from klutchctl.render.apply_report import ends, progress
     from reconciler.apply import Observer, Options, run
     from reconciler.controller.fence import WriteFence
     from reconciler.controller.lease import holder_here
     from reconciler.controller.tasks import now_here
+    from reconciler.source import git
 
     fence = WriteFence()
     how = Options(
@@ -305,6 +309,7 @@ async def _applied(
         wait_seconds=options.wait_timeout,
         force=options.force,
         break_lock=options.break_lock,
+        ancestors=git.ancestors(path, fleet.revision, check_owner=settings.git_owner_check),
     )
 
     def end(why: str) -> None:

@@ -97,11 +97,7 @@ def doctor(
         wanted,
         {
             "text": lambda file: rendering.text(
-                examinations,
-                path=path,
-                task=task,
-                color=settings.colored(file),
-                docs=settings.docs,
+                examinations, path=path, task=task, color=settings.colored(file), docs=settings.docs
             ),
             "json": lambda _: rendering.as_json(examinations, path=path, task=task),
         },
@@ -143,11 +139,7 @@ def exit_code(found: "Sequence[Examination | Examined]", *, allow_unreachable: b
 
 
 async def _examined(
-    fleet: "Fleet",
-    settings: Settings,
-    chosen: frozenset[str] | None,
-    *,
-    task: "Task",
+    fleet: "Fleet", settings: Settings, chosen: frozenset[str] | None, *, task: "Task"
 ) -> "tuple[Examination, ...]":
     from reconciler.controller.tasks import now_here
     from reconciler.doctor.examine import examine

@@ -273,8 +273,7 @@ class _Import:
         only = repository.chosen(fleet, self.settings)
         async with self.settings.registry(fleet) as clusters:
             live = await observe(fleet, clusters, only=only, credentials=True, pace=pace)
-            made = imports(fleet, live, only=only)
-            settled = await self._settled(made, live, clusters, target)
+            settled = await self._settled(imports(fleet, live, only=only), live, clusters, target)
         seen = {**live.control_planes, **live.clusters}
         awake = {name for name, one in fleet.clusters.items() if one.suspended is None}
         unread = [

@@ -60,8 +60,7 @@ def status(
     fleet = repository.fleet_of(place, settings)
     chosen = repository.chosen(fleet, settings)
     show = _watcher(wanted[0], settings) if watch else _printer(wanted, settings)
-    pause = every if watch else None
-    board = awaited(_look(fleet, settings, chosen, show=show, every=pause))
+    board = awaited(_look(fleet, settings, chosen, show=show, every=every if watch else None))
     return exit_code(board, allow_unreachable=settings.allow_unreachable)
 
 

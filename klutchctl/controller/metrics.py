@@ -273,8 +273,7 @@ class FleetMetrics(Collector, Observer):
     def _see(self, task: Task, report: Report) -> None:
         planes = frozenset(map(control_plane_ref_name, report.plan.sections.values()))
         looked_at = self._unseen if task.scope is None else task.scope | planes
-        unseen = {cluster.name for cluster in report.plan.unseen}
-        self._unseen = (self._unseen - looked_at) | unseen
+        self._unseen = self._unseen - looked_at | {cluster.name for cluster in report.plan.unseen}
 
     def _count(self, task: Task, result: str, seconds: float) -> None:
         self._rounds.labels(task.trigger.value, result).inc()

@@ -101,8 +101,7 @@ class Terminal(Lines):
             TimeElapsedColumn(),
             TextColumn("{task.fields[detail]}", markup=False),
         )
-        stream = getattr(self.stream, "plain", self.stream)
-        console = Console(file=stream, no_color=not self.color)
+        console = Console(file=getattr(self.stream, "plain", self.stream), no_color=not self.color)
         with Bar(*columns, console=console, transient=True) as bar:
             task = bar.add_task(text, detail="", total=None)
             yield lambda detail: bar.update(task, detail=detail)

@@ -57,8 +57,7 @@ class _Pending:
     deadline: float = field(init=False)
 
     def __post_init__(self) -> None:
-        grace = _START_DEADLINE if self.fresh else _RECOVERY_GRACE
-        self.deadline = time.monotonic() + grace
+        self.deadline = time.monotonic() + (_START_DEADLINE if self.fresh else _RECOVERY_GRACE)
 
 
 def ensure_running(

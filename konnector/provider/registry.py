@@ -140,8 +140,7 @@ class Providers(TaskSupervisor):
             return self._faults[judged.identity][0]
         probed = await self._probe(judged.content, judged.namespace)
         if probed.fault:
-            until = self._context.clock.monotonic() + _REMEMBERED
-            self._faults[judged.identity] = probed, until
+            self._faults[judged.identity] = (probed, self._context.clock.monotonic() + _REMEMBERED)
         return probed
 
     async def _rotate(

@@ -328,8 +328,7 @@ def _own(seen: ExportView) -> Iterable[Condition]:
 def _of_crd(crd: Manifest) -> Iterable[Condition]:
     for one in conditions.of(crd):
         if one.type != conditions.READY:
-            true = one.status == conditions.TRUE
-            yield replace(one, severity="" if true else conditions.ERROR)
+            yield replace(one, severity="" if one.status == conditions.TRUE else conditions.ERROR)
 
 
 def _names_and_versions(export: Manifest, crd: Manifest) -> dict[str, JSON]:

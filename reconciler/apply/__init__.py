@@ -3,7 +3,7 @@
 Here are the settings of an apply, and its outcome: values only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -18,7 +18,9 @@ class Options:
 
     `wait`: end only when all units are Ready, or late. `force`: release without the proof that the
     sync has stopped, and write addresses that no konnector has tried. `holder` names this run in
-    the lock. `now` is the time in UTC.
+    the lock. `now` is the time in UTC. `ancestors` are those of the commit, as far as they are
+    known: a commit is refused that a later applied one follows. None: it is not, as the branch
+    that a controller follows may be set back.
     """
 
     holder: str
@@ -28,6 +30,7 @@ class Options:
     wait_seconds: float = 120.0
     force: bool = False
     break_lock: bool = False
+    ancestors: Sequence[str] | None = None
 
 
 class Status(StrEnum):

@@ -6,10 +6,12 @@ counts as lost by its holder when that has failed for 10 s.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import Final
 
+from reconciler.apply import Options
 from reconciler.apply.object_writer import RETRY_PAUSES
 from reconciler.blueprints import objects
 from reconciler.controller.events import Source, event_of
@@ -18,34 +20,40 @@ from reconciler.controller.lease import TIMES, Again, Lease, duration_of, holder
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names
 from reconciler.core.decision import Note
-from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, Locked, Unreachable
-from reconciler.core.manifest import Manifest, get_text, resource_version_of, uid_of
+from reconciler.core.errors import (
+    AlreadyExists,
+    ClusterError,
+    Conflict,
+    Locked,
+    StalePlan,
+    Unreachable,
+)
+from reconciler.core.manifest import Manifest, annotations_of, get_text, resource_version_of, uid_of
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
 from reconciler.core.times import moment
+from reconciler.fleet.values import Fleet
 from reconciler.kube.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
+_SHOWN: Final = 12  # digits of a commit
+_KNOWN: Final = 200  # commits
+
 
 class Lock:
-    """Locks one control plane by a Lease. `now` is the time in UTC, `again` as in `Lease`."""
+    """Locks one control plane by a Lease, which also records commits. `again` is as in `Lease`."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        fleet: str,
-        *,
-        holder: str,
-        now: Callable[[], datetime],
-        again: Again | None = None,
+        self, cluster: Cluster, fleet: Fleet, options: Options, *, again: Again | None = None
     ) -> None:
-        self._cluster, self._holder, self._now = cluster, holder, now
+        self._cluster, self._holder, self._now = cluster, options.holder, options.now
+        self._commit, self._ancestors = fleet.revision.removesuffix("+dirty"), options.ancestors
         self._lease = Lease(
             cluster,
-            Ref(cluster.name, LEASE, names.KLUTCH_NAMESPACE, names.lock_lease(fleet)),
-            holder=holder,
+            Ref(cluster.name, LEASE, names.KLUTCH_NAMESPACE, names.lock_lease(fleet.name)),
+            holder=options.holder,
             manager=keys.MANAGER_CLI,
-            clock=SystemClock(now),
+            clock=SystemClock(options.now),
             again=again,
         )
         self._in_doubt = False  # whether a write of ours may have made it ours
@@ -55,7 +63,7 @@ class Lock:
         """Hold the lease for the length of the block; where it is lost, the fence closes.
 
         Two documents may name one control plane: a lease in this run's name is not taken again.
-        Raises Locked, and the ClusterErrors of the writer.
+        Raises Locked, StalePlan for an older commit, and the ClusterErrors of the writer.
         """
         try:
             if not await self._take(break_it=break_it):
@@ -87,8 +95,9 @@ class Lock:
     async def _try_to_take(self, *, break_it: bool) -> bool:
         """Return whether it is taken now; False: this run has it already."""
         live = await self._lease.look()
+        applied = self._applied(live or {})
         if live is None:
-            await self._make()
+            await self._make(applied)
             return True
         holder = holder_of(live)
         if holder == self._holder:
@@ -98,14 +107,28 @@ class Lock:
         if holder and not break_it:
             live = await self._abandoned(live)
         try:
-            await self._lease.take(live)
+            await self._lease.take(live, applied)
         except Conflict as error:
             raise await self._locked() from error
         if holder and break_it:
             await self._record_takeover(live, holder)
         return True
 
-    async def _make(self) -> None:
+    def _applied(self, live: Manifest) -> Mapping[str, str]:
+        """Return the annotation with the applied commits. Raises StalePlan for an older one."""
+        before = annotations_of(live).get(keys.APPLIED, "").split()
+        if not self._commit:
+            return {}
+        if (mine := self._commit[:_SHOWN]) in before[1:]:
+            if self._ancestors is not None:
+                older = f"commit {mine} is older than {before[0]}, which was applied last"
+                hint = "Update the checkout; to go back, commit that: `git revert`"
+                raise StalePlan(f"{self._cluster.name}: {older}. {hint}")
+            before = before[before.index(mine) :]
+        followed = (one[:_SHOWN] for one in self._ancestors or ())
+        return {keys.APPLIED: " ".join([*dict.fromkeys((mine, *followed, *before))][:_KNOWN])}
+
+    async def _make(self, annotations: Mapping[str, str]) -> None:
         namespace = Ref(self._cluster.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
         if await self._cluster.get(namespace, metadata_only=True) is None:
             try:
@@ -114,7 +137,7 @@ class Lock:
             except AlreadyExists:
                 pass
         try:
-            await self._lease.make()
+            await self._lease.make(annotations)
         except AlreadyExists as error:
             raise await self._locked() from error
 

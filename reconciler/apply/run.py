@@ -45,9 +45,9 @@ async def apply(
 ) -> Report:
     """Execute the approved lines that still fit; return the outcome of each.
 
-    Writes nothing at all where the plan holds nothing to do. Raises Locked, and the error of the
-    lock where no control plane gives its own. What fails for one cluster, or for those behind one
-    control plane, stands in the report.
+    Writes nothing at all where the plan holds nothing to do. Raises Locked, StalePlan, and the
+    error of the lock where no control plane gives its own. What fails for one cluster, or for those
+    behind one control plane, stands in the report.
     """
     work = _Run(fleet, approved, clusters, options, fence, observer)
     changing = approval.clusters_to_change(approved)
@@ -112,19 +112,16 @@ class _Run:
     async def locked(self, locks: AsyncExitStack, names: Collection[str]) -> Mapping[str, str]:
         """Take the lock of each control plane behind which something is to be changed.
 
-        Return why clusters behind some cannot be. Raises Locked, and the last error where none is.
+        Return why clusters behind some cannot be. Raises as `apply`.
         """
         sections, options = self.approved.sections, self.options
         planes, failed = sorted({sections[name] for name in names}), dict[str, str]()
         for plane in planes:
             try:
                 reached = await self.clusters.control_plane(plane)
-                holder, now = options.holder, options.now
-                lock = Lock(
-                    reached.cluster, self.fleet.name, holder=holder, now=now, again=reached.again
-                )
+                lock = Lock(reached.cluster, self.fleet, options, again=reached.again)
                 await locks.enter_async_context(lock.held(self.fence, break_it=options.break_lock))
-            except Locked:
+            except (Locked, StalePlan):
                 raise
             except KlutchError as error:
                 failed[plane] = f"without the lock of its control plane nothing is done: {error}"

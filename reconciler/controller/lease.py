@@ -11,10 +11,11 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from reconciler.controller.tasks import Clock, in_thread
@@ -27,6 +28,7 @@ from reconciler.kube.requests import Verb
 
 _SILENCE: Final = "no answer"
 _NEVER: Final = float("-inf")
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _FOLLOWS: Final = timedelta(minutes=1)  # since the last renewal of the one before
 _BREATH: Final = 0.02  # seconds between two tries of a write that others keep crossing
 
@@ -119,12 +121,16 @@ class Lease:
         async with self._in_time("get"):
             return await self._cluster.get(self.ref)
 
-    async def make(self) -> None:
+    async def make(self, annotations: Mapping[str, str] = _NONE) -> None:
         """Create it, held by us. Raises AlreadyExists, and Missing without the namespace."""
         lease: Manifest = {
             "apiVersion": LEASE.api_version,
             "kind": LEASE.kind,
-            "metadata": {"name": self.ref.name, "namespace": self.ref.namespace},
+            "metadata": {
+                "name": self.ref.name,
+                "namespace": self.ref.namespace,
+                "annotations": {**annotations},
+            },
             "spec": self._spec(transitions=0),
         }
         began = self._clock.monotonic()
@@ -133,12 +139,16 @@ class Lease:
         self._hold.uid, self._hold.renewed = uid_of(made), began
         self.terms = self.terms or (_term(uid_of(made), 0),)
 
-    async def take(self, live: Manifest) -> None:
-        """Make it ours, if its hold is still as in `live`. Raises Conflict."""
+    async def take(self, live: Manifest, annotations: Mapping[str, str] = _NONE) -> None:
+        """Make it ours, and annotate it, if its hold is still as in `live`. Raises Conflict."""
         transitions = get_int(live, "spec", "leaseTransitions") or 0
         spec = self._spec(transitions=transitions + 1)
         uid = self._hold.uid = uid_of(live)
-        await self._write(_test("/spec", get_map(live, "spec")), _set("/spec", spec))
+        noted = _set(
+            "/metadata/annotations", {**get_map(live, "metadata", "annotations"), **annotations}
+        )
+        hold = _test("/spec", get_map(live, "spec"))
+        await self._write(hold, _set("/spec", spec), *([noted] if annotations else ()))
         renewed = moment(get_text(live, "spec", "renewTime"))
         follows = renewed is not None and abs(self._clock.now() - renewed) < _FOLLOWS
         before = (_term(uid, transitions),) if follows else ()

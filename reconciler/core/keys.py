@@ -103,6 +103,8 @@ RELEASED_KINDS: Final = f"{OWN_PREFIX}released-kinds"  # resources, on an APISer
 EVER_EXPORTED: Final = f"{OWN_PREFIX}ever-exported"  # resources, on ClusterRole klutch-binder
 MADE_AT: Final = f"{OWN_PREFIX}made-at"  # RFC 3339 time, on a service namespace that we made
 COUNTED: Final = f"{OWN_PREFIX}counted"  # on a ResourceQuota: `resource=number` then, by ","
+# On the Lease of a fleet's lock: commits, the last applied first, then those that it follows.
+APPLIED: Final = f"{OWN_PREFIX}applied"
 LEAVING: Final = f"{OWN_PREFIX}leaving"  # on the root of units that are being let go
 # Keys of labels and annotations, beside those that always do, that go to the other side: on a
 # template and its export up, on an APIServiceBinding down.

@@ -228,8 +228,7 @@ class Transport:
 
 @functools.lru_cache(maxsize=1024)  # once for each object: it comes with every call
 def _log_warning(cluster: str, ref: str, warning: str) -> None:
-    fields = {"cluster": cluster, "ref": ref, "warning": warning}
-    log.warning("the API server warns", extra=fields)
+    log.warning("the API server warns", extra={"cluster": cluster, "ref": ref, "warning": warning})
 
 
 def ssl_context(

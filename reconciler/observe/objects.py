@@ -78,8 +78,7 @@ def _slim(kept: Manifest, typed: Manifest) -> Manifest:
     if LAST_APPLIED in m.get_map(metadata, "annotations"):
         slim["annotations"] = m.drop(m.get_map(metadata, "annotations"), LAST_APPLIED)
     parts = {key: _once(kept[key], MAX_DEPTH - 1) for key in kept if key != "metadata"}
-    whole = {key: _once(slim[key], MAX_DEPTH - 2) for key in slim}
-    return {**parts, **typed, "metadata": whole}
+    return {**parts, **typed, "metadata": {key: _once(slim[key], MAX_DEPTH - 2) for key in slim}}
 
 
 def _once(part: JSON, depth: int) -> JSON:

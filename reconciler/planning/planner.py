@@ -281,8 +281,7 @@ def _units(site: Site, wanted: Sequence[Unit]) -> Iterator[tuple[Unit, UnitPlan]
         if not lost or one.changes[0].action is Action.BLOCKED:
             yield unit, one
             continue
-        reason = _nowhere(site, unit, lost[0])
-        blocked = line_of(unit, one.changes[-1].ref, Action.BLOCKED, reason)
+        blocked = line_of(unit, one.changes[-1].ref, Action.BLOCKED, _nowhere(site, unit, lost[0]))
         yield unit, UnitPlan((blocked,), bodies=one.bodies)
 
 

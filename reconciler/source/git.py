@@ -8,12 +8,13 @@ language of revisions has been a way to attack libgit2 (CVE-2024-24575, CVE-2024
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import pygit2
-from pygit2.enums import FileMode
+from pygit2.enums import FileMode, SortMode
 
 from reconciler.core.documents import first_of
 from reconciler.core.errors import ConfigError, InvalidRepository
@@ -30,6 +31,7 @@ _LEFT_OUT: Final = Unreadable(
     "is committed, and a sparse checkout leaves it out",
     "`git sparse-checkout disable`, or add its folder; commit it if it was taken away",
 )
+_ANCESTORS: Final = 200
 _LONGEST_TARGET: Final = 4_096  # of a link, in bytes: as on Linux
 _OBJECT_ID: Final = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 _TYPES: Final = {
@@ -73,6 +75,17 @@ def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Snapshot:
 def commit_at(path: Path, ref: str, *, check_owner: bool = True) -> str:
     """Return the id of the commit that `read_at` would read. Raises ConfigError and HostError."""
     return str(_commit(opening.opened(_existing(path), check_owner=check_owner), ref).id)
+
+
+def ancestors(path: Path, revision: str, *, check_owner: bool = True) -> Sequence[str]:
+    """Return the last first parents of a revision that are in the clone: none without Git."""
+    found: list[str] = []
+    with contextlib.suppress(ConfigError, pygit2.GitError, KeyError, ValueError):
+        repository = opening.opened(_existing(path), check_owner=check_owner)
+        walk = repository.walk(revision.removesuffix("+dirty"), SortMode.TOPOLOGICAL)
+        walk.simplify_first_parent()
+        found.extend(str(one.id) for one in islice(walk, _ANCESTORS))
+    return found[1:]
 
 
 def tree_id(repository: pygit2.Repository, commit: str, folder: str) -> str:

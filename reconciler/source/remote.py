@@ -117,8 +117,7 @@ class Remote(Polled):
 
     async def changed(self) -> None:
         """Return when it is time for another look: later after failures, sooner where asked for."""
-        longest = max(_LONGEST, self._every)
-        pause = min(self._every * 2.0 ** min(self._failures, 32), longest)
+        pause = min(self._every * 2.0 ** min(self._failures, 32), max(_LONGEST, self._every))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._asked.wait()

@@ -160,8 +160,7 @@ class Connections:
             victim = max(able, key=lambda one: most[one.peer])
             victim.cut()
             victim.close()
-        peer = address_key(address_of(host) or NOWHERE)
-        connection = Connection(self._open, peer, self._limits)
+        connection = Connection(self._open, address_key(address_of(host) or NOWHERE), self._limits)
         task = asyncio.get_running_loop().create_task(self._connect(accepted, connection))
         connection.cut = task.cancel
         self._tasks.add(task)

@@ -277,7 +277,6 @@ def _context(ca_file: Path | None) -> ssl.SSLContext:
     except ssl.SSLError:
         raise ConfigError("this is no PEM file of certificates", where=str(ca_file)) from None
     except OSError as error:
-        problem = f"cannot be read: {error.strerror}"
-        raise ConfigError(problem, where=str(ca_file)) from None
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(ca_file)) from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context

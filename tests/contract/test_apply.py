@@ -6,10 +6,14 @@ import json
 import os
 import signal
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import pygit2
 import pytest
+from pygit2.enums import ResetMode
 
+from reconciler.apply import Options
 from reconciler.apply.lock import Lock
 from reconciler.controller.fence import WriteFence
 from reconciler.core import names
@@ -18,10 +22,13 @@ from reconciler.core.refs import CONFIG_MAP, LEASE, Ref
 from reconciler.fleet.values import Mode
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
+from reconciler.observe import Pace
 from tests.support import controllers, modes, programs
 from tests.support.apply_runs import mode, scene
 from tests.support.applying import KLUTCHCTL
+from tests.support.checkouts import commit_work_tree
 from tests.support.eventually import eventually
+from tests.support.fleet_states import fleet
 
 __all__ = ["mode", "scene"]
 
@@ -156,7 +163,8 @@ async def test_an_interrupted_apply_tells_what_it_did_and_gives_the_lock_back(
 
 
 def lock_of(cluster, holder):
-    return Lock(cluster, "busy-fleet", holder=holder, now=lambda: datetime.now(UTC))
+    options = Options(holder=holder, now=lambda: datetime.now(UTC), pace=Pace())
+    return Lock(cluster, replace(fleet(""), name="busy-fleet"), options)
 
 
 async def test_a_lock_does_not_wait_behind_the_work_that_it_guards(control_plane, namespace):
@@ -172,6 +180,23 @@ async def test_a_lock_does_not_wait_behind_the_work_that_it_guards(control_plane
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
+
+
+async def test_an_older_commit_is_refused_until_it_is_reverted_to(scene):
+    clone, commits = pygit2.init_repository(scene.fleet.folder, initial_head="main"), []
+    async with scene.peers():
+        for scene.fleet.bound in (True, False):
+            scene.fleet.write()
+            commits.append(commit_work_tree(clone))
+            await scene.apply()
+        marks, scene.fleet.bound = scene.marks(), True
+        clone.reset(commits[0], ResetMode.HARD)
+        assert "to go back, commit that: `git revert`" in (await scene.apply(code=7)).stderr
+        assert nothing_is_written(scene, marks)
+        clone.reset(commits[1], ResetMode.SOFT)
+        commit_work_tree(clone)
+        await scene.apply()
+        assert await scene.at(scene.binding) is not None
 
 
 async def test_a_commit_on_a_server_is_applied_once(scene, tmp_path):

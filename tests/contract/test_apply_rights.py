@@ -89,8 +89,7 @@ async def holding(scene: Scene, folder: Path) -> AsyncIterator[Held]:
             await stack.enter_async_context(as_holder(live, tokens[live]))
             for live in lives.values()
         ]
-        marks = [(live.audit, live.audit.mark()) for live in lives.values()]
-        yield Held(scene, plane, app, marks)
+        yield Held(scene, plane, app, [(live.audit, live.audit.mark()) for live in lives.values()])
         scene.kubeconfig = admin
 
 

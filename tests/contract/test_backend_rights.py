@@ -196,8 +196,7 @@ async def test_a_withdrawn_service_whose_data_stay(control_plane, namespace):
 
 async def noted(space: Space) -> None:
     async def is_noted():
-        role = await space.at(binder_role(space))
-        return space.offer.name in rbac_changes.noted(role)
+        return space.offer.name in rbac_changes.noted(await space.at(binder_role(space)))
 
     await eventually(is_noted)
 

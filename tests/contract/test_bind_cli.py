@@ -186,8 +186,7 @@ async def test_klutchctl_bind_waits_until_a_konnector_serves(provider):
     assert "may do everything" not in done.stderr
     canaries(provider, done)
     ref = Ref(scene.app.name, refs.CLUSTER_ROLE, "", names.KONNECTOR_CLUSTER_ROLE)
-    body = {"rules": [*rbac.FULL]}
-    await scene.app.cluster.merge_patch(ref, body, manager="kubectl-bind")
+    await scene.app.cluster.merge_patch(ref, {"rules": [*rbac.FULL]}, manager="kubectl-bind")
     for rights, says in (("Minimal", 1), ("Full", 0)):
         wide = await provider.run("klutchctl", "--no-wait", "--konnector-rbac", rights)
         assert wide.code == 0, wide.stderr

@@ -99,8 +99,7 @@ async def test_a_dry_run_stores_nothing(cluster, namespace):
     assert await cluster.get(ref(cluster, namespace, "x")) is None
     made = await cluster.create(manifest, CONFIG_MAP, manager=MANAGER)
     target = ref(cluster, namespace, "x")
-    patch = {"data": {"a": "2"}}
-    shown = await cluster.merge_patch(target, patch, manager=MANAGER, dry_run=True)
+    shown = await cluster.merge_patch(target, {"data": {"a": "2"}}, manager=MANAGER, dry_run=True)
     assert get(shown, "data", "a") == "2"
     assert await cluster.delete(
         target,

@@ -228,8 +228,7 @@ async def test_a_404_for_everything_is_not_a_cluster_without_kinds(proxy, cluste
 
 
 async def test_another_object_than_the_one_asked_for(proxy, cluster, namespace):
-    body = '{"kind":"ConfigMap","metadata":{"name":"y"}}'
-    proxy.add(on("GET"), answer(200, body))
+    proxy.add(on("GET"), answer(200, '{"kind":"ConfigMap","metadata":{"name":"y"}}'))
     with pytest.raises(errors.Unreachable, match="another object"):
         await cluster.get(ref(namespace))
 

@@ -77,8 +77,7 @@ async def installed(scene, folder):
         operator((plane, scene.app), folder) as (kubeconfig, _),
     ):
         whole = yaml.safe_load(kubeconfig.read_text())
-        name = name_of(deployed.only(SERVICE_ACCOUNT, MADE))
-        token = await token_of(plane.cluster, OWN, name)
+        token = await token_of(plane.cluster, OWN, name_of(deployed.only(SERVICE_ACCOUNT, MADE)))
         whole["clusters"].append({"name": "home", "cluster": {"server": heard.server}})
         whole["users"].append({"name": "home", "user": {"token": token}})
         whole["contexts"].append({"name": "home", "context": {"cluster": "home", "user": "home"}})

@@ -149,8 +149,7 @@ async def test_claims_of_bindings_have_defaults(objects):
 async def test_resources_and_claims_of_requests_have_defaults(objects):
     resource = {"resource": "databases", "permissionClaims": [CLAIM | {"selector": {"names": []}}]}
     created = await objects.create(api.API_SERVICE_EXPORT_REQUEST, spec={"resources": [resource]})
-    selector = {"names": [], "namespaces": ["*"]}
-    claim = CLAIM | CLAIM_DEFAULTS | {"selector": selector}
+    claim = CLAIM | CLAIM_DEFAULTS | {"selector": {"names": [], "namespaces": ["*"]}}
     assert created["spec"]["resources"] == [resource | {"group": "", "permissionClaims": [claim]}]
     assert created["status"] == {"phase": "Pending"}
 

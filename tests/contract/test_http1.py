@@ -166,10 +166,7 @@ async def test_octets_that_nobody_asked_for_answer_nothing(more, at_once):
 @pytest.mark.parametrize(("seconds", "connections"), [(30.0, 1), (0.0, 2)])
 async def test_a_connection_is_kept_for_some_time(monkeypatch, seconds, connections):
     monkeypatch.setattr(transport, "_IDLE_SECONDS", seconds)
-    async with (
-        Scripted(FINE) as server,
-        KubeCluster(server.connection, limits=QUICK) as cluster,
-    ):
+    async with Scripted(FINE) as server, KubeCluster(server.connection, limits=QUICK) as cluster:
         assert await cluster.get(ASKED) == await cluster.get(ASKED)
         assert server.connections == connections
 

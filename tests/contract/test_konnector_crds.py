@@ -198,8 +198,7 @@ async def test_a_crd_of_a_protected_group_is_taken_with_its_approval(
     owner = crd.Owner({"metadata": {"name": "things.demo.k8s.io", "uid": "u"}})
     for notes in ({keys.API_APPROVED: "unapproved, a test"}, {}):
         defined = build(CRD, "things.demo.k8s.io", marks=Marks(annotations=notes), spec=spec)
-        export = new_export("space", spec, [], terms=Terms(), crd=defined)
-        made = crd.wanted(export, owner)
+        made = crd.wanted(new_export("space", spec, [], terms=Terms(), crd=defined), owner)
         with pytest.raises(Rejected) if not notes else contextlib.nullcontext():
             await app_cluster.cluster.create(made, CRD, manager="tests", dry_run=True)
 

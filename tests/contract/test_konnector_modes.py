@@ -220,8 +220,7 @@ async def held_by_another(managed: Managed) -> Manifest:
 
 async def managed_has(managed: Managed, text: str) -> bool:
     """Return whether the backend has brought the kubeconfig into the space."""
-    live = await managed.read(SECRET, SOURCE)
-    return get_text(live, "data", "kubeconfig") == b64(text)
+    return get_text(await managed.read(SECRET, SOURCE), "data", "kubeconfig") == b64(text)
 
 
 async def test_a_claim_goes_up_and_its_status_and_secret_come_down(scene: Scene) -> None:

@@ -152,8 +152,7 @@ def _copy(space: Space, kind: Kind) -> Ref:
 def _body(verb: str, ref: Ref, live: Any) -> Manifest:
     if verb == "create":
         kept = {key: value for key, value in live.items() if key not in ("metadata", "status")}
-        metadata = {"name": "another", "namespace": ref.namespace}
-        return {**kept, "metadata": metadata}
+        return {**kept, "metadata": {"name": "another", "namespace": ref.namespace}}
     return live if verb == "update" else {"metadata": {"annotations": {"tests": "yes"}}}
 
 

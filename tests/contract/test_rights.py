@@ -168,8 +168,7 @@ def writes(cluster, ref, manifest):
     patch = {"metadata": {"labels": {"a": "b"}}}
     known, keep = Preconditions(uid=None), Propagation.ORPHAN
     yield "create", cluster.create(manifest, ref.kind, manager="tests", dry_run=True)
-    applied = cluster.apply(manifest, ref.kind, manager="tests", force=True, dry_run=True)
-    yield "apply", applied
+    yield ("apply", cluster.apply(manifest, ref.kind, manager="tests", force=True, dry_run=True))
     yield "patch", cluster.merge_patch(ref, patch, manager="tests", dry_run=True)
     yield "delete", cluster.delete(ref, preconditions=known, propagation=keep, dry_run=True)
 
@@ -220,8 +219,7 @@ async def test_developers_with_the_usual_roles_may_use_the_services(scene, names
     review = {"apiVersion": REVIEW.api_version, "kind": REVIEW.kind, "spec": asked}
 
     async def may() -> bool:
-        answer = await app.create(review, REVIEW, manager="tests")
-        return get_bool(answer, "status", "allowed")
+        return get_bool(await app.create(review, REVIEW, manager="tests"), "status", "allowed")
 
     _, out, _ = await scene.run("doctor", "--print", "developer-rights")
     await app.create(given, refs.ROLE_BINDING, manager="tests")

@@ -68,8 +68,7 @@ class Scene:
 
     def plan(self) -> Any:
         """Plan the fleet of the capture, as an apply sees it, which decides about a take-over."""
-        text = captures.fleet(self.name, self.places)
-        (self.folder / "fleet.yaml").write_text(text)
+        (self.folder / "fleet.yaml").write_text(captures.fleet(self.name, self.places))
         return json.loads(self.klutchctl("plan", str(self.folder), "--credentials", "-o", "json"))
 
     def ref(self, place: str, kind: Kind, path: str) -> Ref:

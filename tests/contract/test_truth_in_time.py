@@ -70,8 +70,7 @@ class World:
         return " ".join(f"{one.get('reason')}: {one.get('note')}" for one in events)
 
     async def binding(self) -> str:
-        bound = await self.scene.at(self.scene.binding) or {}
-        found = get_maps(bound, "status", "conditions")
+        found = get_maps(await self.scene.at(self.scene.binding) or {}, "status", "conditions")
         bad = [one for one in found if one.get("status") != "True"]
         return " ".join(f"{get_text(one, 'reason')}: {get_text(one, 'message')}" for one in bad)
 

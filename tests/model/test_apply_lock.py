@@ -4,9 +4,11 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
+import pygit2
 import pytest
 
-from reconciler.apply import GOOD, Status
+from reconciler.apply import GOOD, Options, Status
+from reconciler.apply.lock import Lock
 from reconciler.blueprints.objects import build
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.tasks import SystemClock
@@ -14,9 +16,13 @@ from reconciler.core import names
 from reconciler.core.errors import Forbidden, Locked, StalePlan
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
+from reconciler.observe import Pace
+from reconciler.source import git
 from tests.support.apply_runs import mode, runs, scene
+from tests.support.checkouts import commit_files
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, Meanwhile, deeds, faulty, forbidden, on
+from tests.support.fleet_states import fleet
 from tests.support.fleet_texts import control_plane
 
 __all__ = ["mode", "runs", "scene"]
@@ -89,6 +95,43 @@ async def test_a_broken_lock_is_recorded_where_that_is_possible(recorded, scene,
     notes = [one["note"] for one in events.items if one["regarding"]["kind"] == LEASE.kind]
     assert notes == ["run-1 took the lock over from another"] * recorded
     assert await holder(scene) == ""
+
+
+@pytest.fixture
+def apply(scene, tmp_path):
+    """Take the lock for a commit, out of a clone."""
+    whole = pygit2.init_repository(tmp_path / "whole", initial_head="main")
+    commits = [commit_files(whole, {"f": f"{one}".encode()}) for one in range(4)]
+
+    async def taken(number, clone="whole", **more):
+        revision = commits[number] + "+dirty" * (number % 2)
+        known = {"ancestors": git.ancestors(tmp_path / clone, revision, check_owner=False), **more}
+        options = Options(holder=f"run-{number}", now=SystemClock().now, pace=Pace(), **known)
+        lock = Lock(scene.plane.cluster, fleet(revision), options)
+        async with lock.held(WriteFence(), break_it=False):
+            pass
+
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("applied", "clone", "older"),
+    [((0, 2), "whole", 0), ((3,), "whole", 1), ((0, 2), "none", 0)],
+    ids=["applied before", "never applied", "no history"],
+)
+async def test_a_commit_that_a_later_one_follows_is_refused(apply, applied, clone, older):
+    for one in applied:
+        await apply(one, clone)
+    with pytest.raises(StalePlan, match="git revert"):
+        await apply(older, clone)
+    await apply(applied[-1], clone)
+
+
+async def test_a_branch_that_was_set_back_goes_on_from_there(apply):
+    for one in (0, 3):
+        await apply(one)
+    await apply(1, ancestors=None)
+    await apply(3)
 
 
 async def test_a_run_that_is_cut_off_while_it_takes_the_lock_gives_it_back(scene, runs):

@@ -417,6 +417,12 @@ GUARDS: Final = (
         f"{_MODEL}losses.py",
     ),
     _guard(
+        "older-commit",
+        r"\(mine := self\._commit\[:_SHOWN\]\) in before\[1:\]",
+        "a late job of a pipeline undoes what was applied since",
+        "tests/model/test_apply_lock.py",
+    ),
+    _guard(
         "stranger",
         r"not others or \(live and confirmed == live\)",
         "another app cluster than was recorded counts as the same",

@@ -172,8 +172,7 @@ def is_session_cookie(name: str) -> bool:
 
 def claims_digest(offer: Offer) -> str:
     """Return a digest of an offer's claims, by which a change after the reading shows."""
-    text = json.dumps(list(offer.claims), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(list(offer.claims), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def resource_of(values: Mapping[str, str]) -> GroupResource:

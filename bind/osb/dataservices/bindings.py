@@ -262,8 +262,7 @@ def _closed(seen: Seen, records: list[Record]) -> Iterator[Record]:
             yield one
             continue
         view = BINDINGS.view(seen, Kept(tuple(records)))
-        looked = look_of.seen(view, view.bindings[0])
-        catalog = look_of.circumstances(looked, record.FAILED)
+        catalog = look_of.circumstances(look_of.seen(view, view.bindings[0]), record.FAILED)
         yield replace(one, intent=replace(one.intent, closed=record.FAILED, catalog=catalog))
 
 

@@ -141,8 +141,7 @@ class Seen(managed.Seen):
         if self.source is None:
             return self.lookup
         if not self.is_restore:
-            ready = instances.is_ready(self.source)
-            return "" if ready else "The service instance is not ready"
+            return "" if instances.is_ready(self.source) else "The service instance is not ready"
         state = manifest.get_text(self.source, "status", "atProvider", "status")
         return "" if state == "done" else f"The backup is {state or 'not there yet'}"
 
@@ -265,8 +264,7 @@ def _marked(seen: Seen, found: list[Manifest]) -> Decision:
     """Write down which jobs are not ours."""
     numbers = [number for one in found if (number := manifest.get_int(one, "id")) is not None]
     step = managed.marked(seen, {keys.OSB_AFTER: str(max(numbers, default=0))})
-    decision = writes(step, failure=managed.WRITE_FAILED)
-    return replace(decision, again=rules.SOON, sums_up=False)
+    return replace(writes(step, failure=managed.WRITE_FAILED), again=rules.SOON, sums_up=False)
 
 
 def _found(seen: Seen, found: list[Manifest]) -> Step:

@@ -169,8 +169,7 @@ class Store(ABC, Generic[S]):
         stated = kept.conditions
         for one in next_.decision.conditions:
             stated = conditions.set_condition(stated, one, now=seen.now)
-        pauses = {**kept.pauses, **next_.pauses}
-        kept = Kept(tuple(records.values()), kept.stated, pauses, stated)
+        kept = Kept(tuple(records.values()), kept.stated, {**kept.pauses, **next_.pauses}, stated)
         more = next_.decision if next_.ask is None else replace(next_.decision, again=SOON)
         return kept, _joined(made, more, rest)
 

@@ -320,8 +320,7 @@ def next_to_leave(seen: Seen, records: tuple[Record, ...]) -> views.Next:
         if seen.view.free or one.blocks(seen.view.now):
             # What the broker does for it meanwhile can still be asked for.
             begun = {} if one.operation is not None else {"intent": None}
-            step = record.changed(one, state=record.LEAVING, **begun)
-            return views.soon(step, begins=True)
+            return views.soon(record.changed(one, state=record.LEAVING, **begun), begins=True)
     waits = [one.intent.since - seen.view.now for one in records if one.intent is not None]
     again = min((wait for wait in waits if wait > views.SOON), default=views.CLOSED)
     return views.Next(state.of(seen, again=again))

@@ -43,8 +43,7 @@ _BACKWARDS: Final = timedelta(hours=1)  # between rotations, where a life ends b
 
 def name_of(claim: Manifest) -> str:
     """Return the name of a binding's Secret."""
-    named = manifest.get_text(claim, "spec", "secretName")
-    return named or f"{manifest.name_of(claim)}-creds"
+    return manifest.get_text(claim, "spec", "secretName") or f"{manifest.name_of(claim)}-creds"
 
 
 def secret_of(binding: BindingView, record: Record, credentials: Secret) -> Manifest | None:

@@ -173,8 +173,7 @@ class InstanceMoves(Moves):
         is_absent = isinstance(outcome, outcomes.Absent | outcomes.Gone)  # a refusal proves nothing
         target, tries = state.wanted(self.view, None), min(intent.tries, 1) if is_absent else 1
         new = Intent("Provision", self.now, target, tries, catalog=intent.catalog)
-        asked = state.asked(self.view)
-        step = record.changed(self.one, intent=new, plan=target.plan, asked=asked)
+        step = record.changed(self.one, intent=new, plan=target.plan, asked=state.asked(self.view))
         return self.next(Decision(again=views.SOON), step, pause=views.NO_PAUSE)
 
     def _refused(self, problem: str) -> views.Next:
@@ -196,8 +195,7 @@ class InstanceMoves(Moves):
         stated = [(causes.UPDATE_FAILED, problem)]
         if last.instance_usable is False:
             stated.append((causes.NOT_USABLE, problem))
-        after = replace(one, intent=closed, operation=None)
-        decision = state.of(self.view, after, false=stated)
+        decision = state.of(self.view, replace(one, intent=closed, operation=None), false=stated)
         note = Note("UpdateFailed", problem, type="Warning")
         return self.rests(engine.unknown(tries - 1), decision, step, note=note)
 
@@ -233,8 +231,7 @@ class InstanceMoves(Moves):
     def _missing(self) -> views.Next:
         """Report that an instance is gone. It is not made again by itself: it would be empty."""
         one = self.one
-        target = one.sent or Sent(one.plan)
-        intent = Intent("Provision", self.now, target, closed=record.MISSING)
+        intent = Intent("Provision", self.now, one.sent or Sent(one.plan), closed=record.MISSING)
         is_known = one.intent is not None and one.intent.closed == record.MISSING
         step = None if is_known else record.changed(one, intent=intent, operation=None)
         message = (
@@ -272,8 +269,7 @@ class InstanceMoves(Moves):
                 return replace(self.now_as_wanted(target), pauses={one.id: pause})
             return self.next(Decision(again=views.SOON), pause=pause)
         differing = state.differences(view, one.sent, outcome) if one.sent else ()
-        decision = state.synced(view, one, differing)
-        return self.next(decision, again=self.timing.resync, pause=pause)
+        return self.next(state.synced(view, one, differing), again=self.timing.resync, pause=pause)
 
     def send(self, intent: Intent) -> views.Next:
         """Send an intent, again where its outcome is not known."""

@@ -206,8 +206,7 @@ def begun(view: InstanceView, current: Record, intent: Intent) -> Decision:
     last = conditions.get(view.live, causes.PROVISIONED)
     if last is not None and last.reason in (causes.RETRYING.reason, causes.PROVISIONING.reason):
         return of(view, current)
-    message = "the broker is asked for it"
-    return of(view, current, false=[(causes.PROVISIONING, message)])
+    return of(view, current, false=[(causes.PROVISIONING, "the broker is asked for it")])
 
 
 def in_progress(view: InstanceView, current: Record, *, description: str | None = None) -> Decision:

@@ -273,8 +273,7 @@ class Moves(ABC):
         if isinstance(outcome, outcomes.Accepted | outcomes.Progress):
             stated = outcome.retry_after
         one = self.one
-        target = one.plan if one.intent is None else one.intent.target.plan
-        plan = self.view.plan(target)
+        plan = self.view.plan(one.plan if one.intent is None else one.intent.target.plan)
         longest = plan.maximum_polling_duration if plan is not None else None
         before = one.plan if one.sent is None else one.sent.plan
         deadline = self.now + (longest or self.timing.max_polling)

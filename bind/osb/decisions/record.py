@@ -53,8 +53,7 @@ class Claim:
 
 
 def claim_of(kind: Kind, live: Manifest) -> Claim:
-    place = manifest.identity_of(live)
-    return Claim(kind.group, kind.kind, *place, manifest.uid_of(live))
+    return Claim(kind.group, kind.kind, *manifest.identity_of(live), manifest.uid_of(live))
 
 
 @dataclass(frozen=True, slots=True)

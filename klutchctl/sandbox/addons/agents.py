@@ -221,8 +221,7 @@ def _client(layout: Layout, member: Member) -> Path:
 async def _give_rights(layout: Layout, state: State) -> None:
     """Give each program the rights that are shipped for it, and wait until they hold."""
     planes = [one for one in state.members if one.role is Role.CONTROL_PLANE]
-    templates = [one for plane in planes for one in await _templates(layout, plane)]
-    offers = offered(templates)
+    offers = offered([one for plane in planes for one in await _templates(layout, plane)])
     async with asyncio.TaskGroup() as group:
         for member in state.members:
             group.create_task(_give(layout, member, offers))

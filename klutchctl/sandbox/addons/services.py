@@ -162,12 +162,7 @@ def _postgresql(place: PostgresqlPlace, port: int) -> tuple[Launch, Sequence[str
     arguments = ["-D", str(place.data)]
     for name, value in settings.items():
         arguments += ["-c", f"{name}={value}"]
-    launch = Launch(
-        place.binaries / "postgres",
-        place.data.parent,
-        owner=place.owner,
-    )
-    return launch, arguments
+    return (Launch(place.binaries / "postgres", place.data.parent, owner=place.owner), arguments)
 
 
 def _program(

@@ -47,8 +47,7 @@ class Query:
 
     def link(self, path: str, **changes: Any) -> str:
         """Return a path with this query, changed; pages begin again unless they are given."""
-        numbers = {name: 1 for name in _NUMBERS if name not in changes}
-        other = replace(self, **(numbers | changes))
+        other = replace(self, **{name: 1 for name in _NUMBERS if name not in changes} | changes)
         given = {
             one.name: value
             for one in fields(other)

@@ -21,15 +21,7 @@ from klutchctl.render import status_document
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import Index
 from klutchctl.web.board.newest import KEPT_FOR, Made, Newest
-from klutchctl.web.board.overview import (
-    Explain,
-    cluster,
-    history,
-    overview,
-    plan,
-    refusal,
-    unit,
-)
+from klutchctl.web.board.overview import Explain, cluster, history, overview, plan, refusal, unit
 from klutchctl.web.board.parts import Page, Query, parse
 from reconciler.controller.tasks import now_here
 from reconciler.core.addresses import is_loopback_name

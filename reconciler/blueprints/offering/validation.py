@@ -198,8 +198,7 @@ class Checked:
         if self.validator is None:
             return []
         errors = _errors(self.validator, orjson.loads(canonical(parameters)))
-        sentences = [one for error in errors or () for one in _sentences(error)]
-        return list(dict.fromkeys(sentences))
+        return list(dict.fromkeys([one for error in errors or () for one in _sentences(error)]))
 
 
 def _errors(
@@ -235,8 +234,7 @@ def _sentences(error: Any) -> Iterator[str]:
         missing = [name for name in expected if name not in error.instance]
         yield from (f"{_shown([*path, name])} is missing" for name in missing)
     elif keyword == "additionalProperties" and expected is False:
-        known = get_map(error.schema, "properties").keys()
-        others = sorted(error.instance.keys() - known)
+        others = sorted(error.instance.keys() - get_map(error.schema, "properties").keys())
         yield from (f"{_shown([*path, name])} is no parameter" for name in others)
     elif keyword in _CITED:
         yield f"{_shown(path)} does not fit {keyword}: {_cited(expected)}"

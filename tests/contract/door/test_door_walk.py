@@ -211,8 +211,7 @@ async def _serves_the_clis_request(way, requests, offer):
 
 async def _takes_a_claim_and_gives_its_secret(backend, app_cluster, way, response, offer):
     """Bind as the CLI does at the end, and have a konnector sync a claim and its Secret."""
-    developer = f"dev-{way.namespace}"
-    scene = Scene(backend.plane, app_cluster, offer, way.namespace, developer)
+    scene = Scene(backend.plane, app_cluster, offer, way.namespace, f"dev-{way.namespace}")
     async with at_home(scene), scene.konnector():
         data = {"kubeconfig": response["kubeconfig"]}
         made = build(refs.SECRET, scene.secret, namespace=BIND, data=data)

@@ -358,8 +358,7 @@ async def test_permission_claims_that_name_namespaces_bound_a_konnector(app_clus
     """It writes Secrets in just these, and in klutch-bind."""
     minimal = IN_APP["konnector"]
     async with ground(app_cluster) as place:
-        named = shipped.konnector([place.home])
-        account = replace(minimal(place), policies=named.manifests())
+        account = replace(minimal(place), policies=shipped.konnector([place.home]).manifests())
         made = {
             one: Attempt("POST", f"{CORE}/namespaces/{one}/secrets", {"metadata": {"name": "x"}})
             for one in (place.home, place.other, "default", "kube-system", BIND)

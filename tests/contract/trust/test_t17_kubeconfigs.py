@@ -120,8 +120,7 @@ async def flooded(control_plane: LiveCluster) -> AsyncIterator[LiveCluster]:
     places = [f"t10-{run}-{one}" for one in range(12)]
     for place in places:
         await cluster.create(spaces.namespace(place), NAMESPACE, manager="anybody")
-        data = {"kubeconfig": b64(LARGE)}
-        made = build(SECRET, names.KUBECONFIG, namespace=place, data=data)
+        made = build(SECRET, names.KUBECONFIG, namespace=place, data={"kubeconfig": b64(LARGE)})
         await cluster.create(made, SECRET, manager="anybody")
     reference: JSON = {"name": names.KUBECONFIG, "key": "kubeconfig", "namespace": places[0]}
     spec: JSON = {"kubeconfigSecretRef": reference, "providerPrettyName": "anybody"}

@@ -246,8 +246,7 @@ def test_a_template_that_covers_it_is_taken(repo):
 
 
 def test_clusters_may_be_chosen_by_labels(repo):
-    query = reference_index.parse_label_query("env=prod")
-    chosen = Settings(os.environ, selector=query)
+    chosen = Settings(os.environ, selector=reference_index.parse_label_query("env=prod"))
     _, binding = written(repo, said=chosen)
     assert binding["spec"]["clusters"] == CHOSEN
     other = Settings(os.environ, selector=reference_index.parse_label_query("env=none"))

@@ -170,8 +170,7 @@ def served(*bound, secret="kubeconfig-x8t4d", live=()):
 
 def test_minimal_rights_are_those_of_what_is_bound_and_accepted():
     claims = [*accepted(objects.CONFIG_MAP), *accepted(objects.SECRETS, state="Rejected")]
-    one = (Wanted(DATABASES), claims)
-    may = allowed(konnector.rules(served(one), Rights.MINIMAL))
+    may = allowed(konnector.rules(served((Wanted(DATABASES), claims)), Rights.MINIMAL))
     assert {("shop.example", "databases", "create"), ("", "configmaps", "patch")} <= may
     assert not {("", "secrets", "create"), ("", "secrets", "get")} & may  # rejected
     assert ("", "configmaps", "delete") not in may  # goes up only

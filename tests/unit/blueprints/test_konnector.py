@@ -168,8 +168,7 @@ RECORDED_AS = {"without overrides": ({}, PLAIN), "with overrides": (OVERRIDES, O
 
 
 def in_space(**overrides):
-    made = konnector.space_deployment(HOME, image=SPACE_IMAGE, overrides=overrides)
-    return container_of(made)
+    return container_of(konnector.space_deployment(HOME, image=SPACE_IMAGE, overrides=overrides))
 
 
 @pytest.mark.parametrize(("overrides", "recorded"), RECORDED_AS.values(), ids=RECORDED_AS)

@@ -65,8 +65,7 @@ def test_a_client_certificate_and_an_authority(pair):
 
 
 def test_no_secret_is_no_credentials():
-    spec = replace(SPEC, secret="", insecure=True)
-    found = address_of(spec, None)
+    found = address_of(replace(SPEC, secret="", insecure=True), None)
     assert found == BrokerAddress(URL, tls=Tls(insecure=True), digest=found.digest)
 
 

@@ -34,8 +34,7 @@ def key_set(*members: SigningKey | dict[str, Any]) -> provider.KeySet:
 def short_jwk(key: SigningKey) -> dict[str, Any]:
     """The public half of a key that is too short for joserfc to write it down."""
     assert isinstance(key.private, RSAPrivateKey)
-    numbers = key.private.public_key().public_numbers()
-    modulus = b64(numbers.n.to_bytes(key.private.key_size // 8))
+    modulus = b64(key.private.public_key().public_numbers().n.to_bytes(key.private.key_size // 8))
     return {"kty": "RSA", "kid": key.kid, "n": modulus, "e": "AQAB"}
 
 

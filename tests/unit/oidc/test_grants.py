@@ -115,8 +115,7 @@ def test_a_foreign_token_is_exchanged():
 
 
 def test_basic_encodes_id_and_secret_as_a_form_does():
-    client = Client("a:b c", secret=Secret("p%+ä:&"))
-    authorization = code_form(client).headers()["Authorization"]
+    authorization = code_form(Client("a:b c", secret=Secret("p%+ä:&"))).headers()["Authorization"]
     scheme, _, pair = authorization.partition(" ")
     assert scheme == "Basic"
     assert base64.b64decode(pair).decode() == "a%3Ab+c:p%25%2B%C3%A4%3A%26"
@@ -124,8 +123,7 @@ def test_basic_encodes_id_and_secret_as_a_form_does():
 
 def test_a_secret_is_never_in_the_form_and_the_header():
     assert not {"client_id", "client_secret"} & fields(code_form(WEB)).keys()
-    post = replace(PROVIDER, token_auth_methods=("client_secret_post",))
-    form = code_form(WEB, post)
+    form = code_form(WEB, replace(PROVIDER, token_auth_methods=("client_secret_post",)))
     assert fields(form)["client_id"] == "door"
     assert fields(form)["client_secret"] == "secret-canary"
     assert "Authorization" not in form.headers()
@@ -186,8 +184,7 @@ def test_a_private_key_proves_the_client(kind, announced, algorithm):
 def test_a_jwk_names_itself_and_its_algorithm():
     key = jwk.RSAKey.generate_key(2048, {"kid": "k", "alg": "PS512"})
     client = Client("machine", key=Secret(json.dumps(key.as_dict(private=True))))
-    assertion = fields(code_form(client))["client_assertion"]
-    read = jwt.decode(assertion, key, algorithms=["PS512"])
+    read = jwt.decode(fields(code_form(client))["client_assertion"], key, algorithms=["PS512"])
     assert read.header == {"typ": "JWT", "alg": "PS512", "kid": "k"}
 
 

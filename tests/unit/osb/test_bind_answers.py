@@ -100,8 +100,7 @@ def test_numbers_that_fail_end_after_the_fourth() -> None:
 
 @pytest.mark.parametrize("status", [400, 402, 404, 410, 412, 422])
 def test_a_refusal_stands_until_something_changes(status: int) -> None:
-    fault = osb_faults.refuses(status, "", "the quota is used up")
-    world = bind(fault, 1, hours=3)
+    world = bind(osb_faults.refuses(status, "", "the quota is used up"), 1, hours=3)
     assert world.states() == [(0, record.INTENDED)]
     assert world.condition("Bound") == ("False", "Refused")
     assert "the quota is used up" in message(world, "Bound")
@@ -303,8 +302,7 @@ def test_an_answer_for_which_nothing_waits_changes_nothing(
         intent=None if intent is None else record.Intent(intent, world.now, TARGET),
         operation=record.Operation(KEY, "p1", world.now, world.now) if works else None,
     )
-    secret = ReadSecret(world.live(SECRET, "web-creds"))
-    view = replace(view, records=(asked,), secret=secret)
+    view = replace(view, records=(asked,), secret=ReadSecret(world.live(SECRET, "web-creds")))
     ask = Ask(asked.id, CALLS[call])
     next_ = turn.answered(replace(world.view(), bindings=(view,)), ask, outcome).next
     assert next_.decision.tasks == ()

@@ -229,8 +229,7 @@ ANSWERS: dict[str, tuple[Any, str]] = {
 
 
 def answered(seen, call, outcome, about=""):
-    one = about or call.instance
-    return turn.answered(seen, Ask(one, call), outcome).next
+    return turn.answered(seen, Ask(about or call.instance, call), outcome).next
 
 
 @pytest.mark.parametrize(("given", "expected"), ANSWERS.values(), ids=ANSWERS)
@@ -293,8 +292,7 @@ def test_so_it_is_with_an_update_that_failed_before(tries):
         before = recorded(answered(view(BIG, before), POLL, outcomes.Progress("failed")), before)
     found = answered(view(BIG, before), PATCH, OUTDATED)
     assert found.reads_catalogue
-    again = recorded(found, before)
-    found = answered(view(BIG, again), PATCH, OUTDATED)
+    found = answered(view(BIG, recorded(found, before)), PATCH, OUTDATED)
     assert said(found) == {"UpToDate": ("False", "Refused")}
 
 

@@ -170,8 +170,7 @@ def left(before: Record, *, retains: bool) -> Any:
     """Return a record after its claim was gone, or deleted and said Retain."""
     if retains:
         return recorded(look(before, deleting=True, deletionPolicy="Retain"), before)
-    found = instance.look(view(None, others=(before,)))
-    return recorded(found, before)
+    return recorded(instance.look(view(None, others=(before,))), before)
 
 
 @pytest.mark.parametrize("retains", [True, False])

@@ -66,8 +66,7 @@ def test_a_deletion_waits_for_an_open_update_then_unbinds_then_deprovisions(has_
 
 
 def test_a_409_after_an_unknown_answer_is_still_unknown_and_mitigated() -> None:
-    half = ("provision", osb_faults.says(500, processed=True))
-    it = made(half, repeated=409)
+    it = made(("provision", osb_faults.says(500, processed=True)), repeated=409)
     assert [one.number for one in it.records()] == [1]
     assert list(it.broker.inventory.instances) == [it.records()[0].id]
 
@@ -122,8 +121,7 @@ def test_a_record_names_its_broker_and_another_one_is_never_asked() -> None:
     there = replace(recorded(first, old), live={**(old.live or {}), "spec": spec})
     away = replace(broker, origin="https://elsewhere.example")
     for live, condition in ((claim(), "UpToDate"), (claim(deleting=True), "DeletesAllowed")):
-        seen = seen_as(live, there, broker=view.asked(away, [there]))
-        found = instance.look(seen)
+        found = instance.look(seen_as(live, there, broker=view.asked(away, [there])))
         assert found.ask is None
         assert said(found)[condition] == ("False", "BrokerMoved")
         assert f"{keys.OSB_MOVED}: https://elsewhere.example" in message(found, condition)
@@ -172,8 +170,7 @@ def test_the_words_of_a_broker_stay_while_the_next_try_waits() -> None:
     live = {**claim(), "status": {"conditions": [why]}}
     leaving = held(record.LEAVING)
     ask = Ask(leaving.id, messages.Deprovision(leaving.id, "service-1", "plan-s"))
-    seen = seen_as(live, leaving)
-    found = turn.answered(seen, ask, outcomes.Gone()).next
+    found = turn.answered(seen_as(live, leaving), ask, outcomes.Gone()).next
     assert words in message(found, "Provisioned")
 
 

@@ -251,8 +251,7 @@ def test_every_line_is_shown_or_counted():
 
 
 def test_deletes_are_shown_or_counted():
-    text = plan_formats.comment(LARGE["deletes of one cluster"]())
-    first = text.partition("<details>")[0]
+    first = plan_formats.comment(LARGE["deletes of one cluster"]()).partition("<details>")[0]
     (hidden,) = re.findall(r"^\.\.\. and (\d+) more lines$", first, re.MULTILINE)
     assert first.count("- delete") + int(hidden) == 10_000
 

@@ -167,8 +167,7 @@ def test_an_age_that_is_not_known_is_not_shown():
 
 
 def test_an_age_that_is_only_bounded_says_so():
-    lost = replace(unit("shop-2", State.DEGRADED, "ExportMissing"), exact=False)
-    made = after(lost)
+    made = after(replace(unit("shop-2", State.DEGRADED, "ExportMissing"), exact=False))
     assert " <3h " in status.text(made)
     assert json.loads(status_document.dump(made))["clusters"][0]["units"][0]["sinceExact"] is False
 

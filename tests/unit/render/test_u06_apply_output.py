@@ -55,8 +55,7 @@ def test_what_was_not_done_stands_by_its_cause_once():
 
 
 def test_what_is_blocked_or_not_read_counts_where_nothing_is_to_be_done():
-    blocked = values.line("x", Action.BLOCKED, "no template")
-    plan = Plan("acme", "", "", (blocked,), {})
+    plan = Plan("acme", "", "", (values.line("x", Action.BLOCKED, "no template"),), {})
     assert apply_report.summary(Report(plan, ())) == "Applied: nothing to do; 1 blocked."
     unseen = replace(plan, unseen=(UnseenCluster("web", "connect timeout", "Look there"),))
     done = Report(unseen, REPORT.outcomes[:1])

@@ -243,8 +243,7 @@ def test_klutch_bind_has_rights_on_what_is_offered_and_on_nothing_else():
 
 def test_a_konnector_has_what_is_shipped_under_names_that_no_fleet_uses():
     made = given(MILL)
-    rules = made["ClusterRole", "sandbox-klutch-bind-konnector-services"]["rules"]
-    rights = agents.granted(rules)
+    rights = agents.granted(made["ClusterRole", "sandbox-klutch-bind-konnector-services"]["rules"])
     assert ("shop.example", "forges", "patch") in rights
     assert ("shop.example", "forges", "delete") not in rights, "only their owners delete instances"
     assert ("", "secrets", "delete") in rights

@@ -96,8 +96,7 @@ def certificate(folder, name):
 
 
 def verifier(folder, moment=None):
-    store = verification.Store([certificate(folder, "ca")])
-    policy = verification.PolicyBuilder().store(store)
+    policy = verification.PolicyBuilder().store(verification.Store([certificate(folder, "ca")]))
     return policy.time(moment) if moment else policy
 
 

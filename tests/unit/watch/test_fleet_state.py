@@ -117,8 +117,7 @@ def test_a_commit_is_in_place_since_the_first_round_that_left_nothing():
 
 def test_a_round_of_a_suspended_fleet_puts_nothing_in_place():
     held = ended(begun(), "held", of=report(held=[Tripped("block", "", ("cafe",))]))
-    before = load.suspended(fleet(NEXT), "a move")
-    state = fleet_state.source_read(held, before, None, now=at(1))
+    state = fleet_state.source_read(held, load.suspended(fleet(NEXT), "a move"), None, now=at(1))
     state = ended(state, "nothing", time=2)
     assert (state.suspended, state.applied_at) == ("a move", None)
     state = read(state, NEXT, seconds=3)
@@ -127,8 +126,7 @@ def test_a_round_of_a_suspended_fleet_puts_nothing_in_place():
 
 
 def test_after_a_suspension_nobody_knows_whether_all_is_in_place():
-    suspended = load.suspended(fleet(), "a move")
-    state = fleet_state.source_read(at_rest(), suspended, None, now=at(20))
+    state = fleet_state.source_read(at_rest(), load.suspended(fleet(), "a move"), None, now=at(20))
     assert read(ended(state, time=21), COMMIT, seconds=30).applied_at is None
 
 

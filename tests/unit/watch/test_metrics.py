@@ -202,8 +202,7 @@ def test_whether_the_source_is_verified(meters, source, want):
 
 
 def commit(number: int, seen: float, **parts) -> FleetState:
-    source = SourceView(revision=f"{number}", changed_at=at(seen))
-    return operated(source=source, **parts)
+    return operated(source=SourceView(revision=f"{number}", changed_at=at(seen)), **parts)
 
 
 COMMITS = {

@@ -33,8 +33,7 @@ R, P, D, U, S, L = (
 def of(*units, whole=None, name="shop"):
     """Return the index of one cluster with units in these states, all of one Binding."""
     found = tuple(unit(name, "db", f"kinds{place}", state) for place, state in enumerate(units))
-    cluster = ClusterHealth(name, "eu", found, whole)
-    board = replace(plain().board, clusters=(cluster,), unread=())
+    board = replace(plain().board, clusters=(ClusterHealth(name, "eu", found, whole),), unread=())
     return index_of(1, FleetState(name="acme", board=board))
 
 

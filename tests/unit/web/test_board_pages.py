@@ -93,8 +93,7 @@ def test_clusters_without_a_label_are_a_group_too():
 
 
 def test_pages_of_clusters_and_of_bindings():
-    index = index_of(1, boards.big(2400, per_cluster=24))
-    page = first(Query(page=2, columns=3), index)
+    page = first(Query(page=2, columns=3), index_of(1, boards.big(2400, per_cluster=24)))
     assert names(page)[:2] == ["shop-eu-00050", "shop-eu-00051"]
     assert len(page.rows) == 50
     assert [name for name, _ in page.bindings] == [f"service-{n}" for n in (20, 21, 22, 23)]

@@ -56,8 +56,7 @@ def test_it_is_neither_absent_nor_empty_until_it_is_small(content: Any) -> None:
     view.subscribe_keys(reported.append)
     reported.clear()
     for spec, notes in (({}, 1), (content, 2)):
-        now = made("b", version=str(notes), spec=spec)
-        view.put(now)
+        view.put(made("b", version=str(notes), spec=spec))
         assert len(reported) == notes
     view.remove(made("b"))
     assert view.get("ns", "b") is None

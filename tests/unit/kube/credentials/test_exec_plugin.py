@@ -49,8 +49,7 @@ def plugin(command, *args, **fields):
         "provide_cluster_info": False,
         "interactive_mode": "Never",
     }
-    secrets = tuple(map(Secret, args))
-    return ExecPlugin(str(command), secrets, **defaults | {"env": ()} | fields)
+    return ExecPlugin(str(command), tuple(map(Secret, args)), **defaults | {"env": ()} | fields)
 
 
 def run(plugin, *, environ=os.environ, terminal=False, limit=None):

@@ -49,8 +49,7 @@ DEEP = {
 
 @pytest.mark.parametrize("deep", DEEP.values(), ids=DEEP)
 def test_what_is_too_deep_is_cut_and_its_neighbours_are_whole(deep):
-    text = f'{{"items": [{{"name": "x"}}, {deep}, {{"name": "}}]"}}, {deep}]}}'
-    value = loads(text.encode())
+    value = loads(f'{{"items": [{{"name": "x"}}, {deep}, {{"name": "}}]"}}, {deep}]}}'.encode())
     assert isinstance(value, dict)
     items = value["items"]
     assert isinstance(items, list)

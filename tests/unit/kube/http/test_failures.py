@@ -192,8 +192,7 @@ def refused(message, causes, status=422, reason="Invalid"):
     answer = {"kind": "Status", "message": message, "reason": reason}
     if causes:
         answer["details"] = {"causes": causes}
-    request = Request("create", SERVICE, "POST", "/x", b"{}")
-    return failure(request, status=status, answer=answer)
+    return failure(Request("create", SERVICE, "POST", "/x", b"{}"), status=status, answer=answer)
 
 
 def test_a_cause(golden):

@@ -276,8 +276,7 @@ REFUSED = {
 
 def test_refused(folder, refusals):
     attempts = {name: partial(load, folder, content) for name, content in REFUSED.items()}
-    secrets = ("canary", KEY.splitlines()[1])
-    refusals("files", attempts, secrets=secrets, unique=f"{folder}/")
+    refusals("files", attempts, secrets=("canary", KEY.splitlines()[1]), unique=f"{folder}/")
 
 
 LOOPBACKS = ("http://localhost:8001", "http://127.0.0.1:8001", "http://[::1]:8001")

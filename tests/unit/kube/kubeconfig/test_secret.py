@@ -126,5 +126,4 @@ BROKEN = {
 
 
 def test_broken(refusals):
-    attempts = {name: partial(from_secret, content) for name, content in BROKEN.items()}
-    refusals("broken", attempts)
+    refusals("broken", {name: partial(from_secret, content) for name, content in BROKEN.items()})

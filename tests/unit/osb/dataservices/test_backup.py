@@ -122,8 +122,7 @@ def test_a_list_that_cannot_be_read_is_not_an_empty_one(kind, answer, marks):
 
 @pytest.mark.parametrize("answer", [Unknown("cut"), Reply(201, {}), Reply(500, {}), Reply(409, {})])
 def test_a_lost_creation_is_looked_for(answer):
-    marked = live(BACKUP, annotations={keys.OSB_AFTER: "5"})
-    known, decision = follow(marked, "create", answer)
+    known, decision = follow(live(BACKUP, annotations={keys.OSB_AFTER: "5"}), "create", answer)
     assert decision.again >= rules.POLL
     assert step(known) == "find"
 
@@ -214,8 +213,7 @@ def test_what_is_missing_is_not_made_anew(kind):
 
 @both
 def test_a_number_of_the_original_is_found_in_its_annotation(kind):
-    key = keys.BACKUP_ID if kind is BACKUP else keys.RESTORE_ID
-    of = live(kind, annotations={key: "42"})
+    of = live(kind, annotations={keys.BACKUP_ID if kind is BACKUP else keys.RESTORE_ID: "42"})
     assert sent(of, step(of)) == ("GET", f"/instances/i-1/{SORTS[kind]}/42")
 
 

@@ -67,8 +67,7 @@ def live(text=BOUND, /, annotations=None, *, created=None, **metadata):
         marks[keys.BINDING_CREATED] = "true"
     if text is not SPEC:
         marks[keys.OSB_ORIGIN] = objects.URL
-    labels = {**objects.CLAIM, keys.INSTANCE_TYPE: "postgresql"}
-    more = {"annotations": marks, "labels": labels}
+    more = {"annotations": marks, "labels": {**objects.CLAIM, keys.INSTANCE_TYPE: "postgresql"}}
     return objects.managed(kinds.SERVICE_BINDING, text, **more, **metadata)
 
 

@@ -383,8 +383,7 @@ UPDATES = [
 
 @pytest.mark.parametrize(("_", "old", "new", "plan", "parameters"), UPDATES, ids=lambda u: str(u))
 def test_what_differs_is_sent(_, old, new, plan, parameters):
-    its = process(live(PROVISIONED.replace(old, new, 1)))
-    call = its.call()
+    call = process(live(PROVISIONED.replace(old, new, 1))).call()
     assert isinstance(call, messages.Update)
     assert (call.plan, call.parameters) == (plan, parameters)
     assert call.previous == messages.Previous("plan-small", "org", "space")
@@ -413,8 +412,7 @@ def test_an_update_is_waited_for_and_settles_what_was_sent():
 
 
 def test_a_refused_update_leaves_the_instance_ready():
-    wanted = live(PROVISIONED.replace("planName: small", "planName: big"))
-    its = process(wanted)
+    its = process(live(PROVISIONED.replace("planName: small", "planName: big")))
     its.answer(outcomes.Refused("never"))
     assert conditions(its.live) == {"Synced": "ReconcileError"}
     assert step(its.live) == FETCH

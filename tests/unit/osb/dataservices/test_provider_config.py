@@ -19,8 +19,7 @@ CATALOGUE = HttpRequest("GET", "/v2/catalog")
 
 
 def live(text="spec: {url: 'https://b'}", **metadata):
-    finalizers = {"finalizers": [keys.IN_USE]}
-    return objects.managed(kinds.PROVIDER_CONFIG, text, **(finalizers | metadata))
+    return objects.managed(kinds.PROVIDER_CONFIG, text, **{"finalizers": [keys.IN_USE]} | metadata)
 
 
 def checked(seconds, *, well):
