@@ -306,8 +306,7 @@ class Calls(Generic[K]):
                 with self._metrics.activity.work(f"a call for {key}"):
                     async with connection.gate.turn(current_party()):
                         if not connection.closed:
-                            self._fence.check()
-                            outcome = await call()
+                            outcome = await self._fence.guarded(call)
             except Stopped:
                 return  # another process leads by now, and may be about to undo this very call
             finally:

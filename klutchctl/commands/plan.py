@@ -224,11 +224,7 @@ def _subject(place: Place, base: str | None, settings: Settings) -> _Subject:
 
 
 async def _planned(
-    subject: _Subject,
-    settings: Settings,
-    chosen: frozenset[str] | None,
-    *,
-    credentials: bool,
+    subject: _Subject, settings: Settings, chosen: frozenset[str] | None, *, credentials: bool
 ) -> "tuple[Plan, float]":
     """Read the clusters, and the further questions of planning; return how long that took."""
     from reconciler import run

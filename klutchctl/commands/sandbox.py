@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 _STATUS_CODES = {ExitCode.FAILED: "there is no such sandbox, or a part of it does not run"}
 app = typer.Typer(
-    help="Run real control planes on this machine.",
-    rich_markup_mode=None,
-    no_args_is_help=True,
+    help="Run real control planes on this machine.", rich_markup_mode=None, no_args_is_help=True
 )
 
 
@@ -147,12 +145,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         place,
         settings,
         lifecycle.load(place),
-        {
-            "services": services,
-            "keycloak": oidc,
-            "monitoring": monitoring,
-            "agents": programs,
-        },
+        {"services": services, "keycloak": oidc, "monitoring": monitoring, "agents": programs},
         fleet=fleet,
         crossplane=crossplane,
     )

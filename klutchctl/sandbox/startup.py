@@ -61,11 +61,7 @@ class _Pending:
 
 
 def ensure_running(
-    layout: Layout,
-    stage: Sequence[Server],
-    programs: Mapping[str, Path],
-    *,
-    progress: Progress,
+    layout: Layout, stage: Sequence[Server], programs: Mapping[str, Path], *, progress: Progress
 ) -> None:
     """Start missing servers, restart those that do not answer, return when all are ready.
 

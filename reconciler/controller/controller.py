@@ -44,7 +44,6 @@ _HOPELESS: Final = LONGEST_PAUSE  # until the input changes, which an event repo
 _NEAR: Final = 0.02  # seconds of a round trip for which the workers are enough
 _FARTHEST: Final = 8  # times as many, at most
 _FRAMES: Final = 12  # of a traceback: more tell no more
-_LONGEST_REQUEST: Final = 600.0  # how long a server may ask to be left alone
 
 
 class Controller(Generic[K]):
@@ -176,8 +175,7 @@ class Controller(Generic[K]):
             return
         log.warning("a reconcile failed", extra=fields)
         asked = error.retry_after if isinstance(error, ClusterError) else None
-        least = _HOPELESS if error.retry is Retry.NEVER else min(asked or 0.0, _LONGEST_REQUEST)
-        self._queue.failed(key, at_least=least)
+        self._queue.failed(key, at_least=_HOPELESS if error.retry is Retry.NEVER else asked or 0.0)
 
 
 def _place(error: BaseException) -> str:

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from reconciler.controller.tasks import ended
+from reconciler.http.stream import MAY_SEND
 
 T = TypeVar("T")
 
@@ -78,10 +80,18 @@ class WriteFence:
         if self.closed:
             raise Stopped(self.reason)
 
+    async def guarded(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call; from now on its task sends no request once this closes. Raises Stopped."""
+        self.check()
+        MAY_SEND.set(self.check)
+        return await call()
+
     async def write(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make one write, if any may be made. Raises Stopped."""
         self.check()
-        task = asyncio.ensure_future(call() if self._outer is None else self._outer.write(call))
+        task = asyncio.ensure_future(
+            self._outer.write(partial(self.guarded, call)) if self._outer else self.guarded(call)
+        )
         self._sent.add(task)
         try:
             return await asyncio.shield(task)

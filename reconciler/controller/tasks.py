@@ -46,12 +46,12 @@ class SystemClock:
         return self._now()
 
     def monotonic(self) -> float:
-        """Return seconds since some start.
+        """Return seconds since some start, also those for which this machine slept.
 
-        Not the event loop's time: some loops read the clock only once per turn, and a process
-        that was stopped in the middle of a turn would not notice.
+        Not the event loop's time: a process that was stopped in a turn, or whose machine slept,
+        would not notice that its lease is another's by now.
         """
-        return time.monotonic()
+        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
     async def sleep(self, seconds: float) -> None:
         """Return after so many seconds."""

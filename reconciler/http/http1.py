@@ -14,7 +14,16 @@ from typing import Final, cast
 import httptools
 
 from reconciler.http.dial import Route
-from reconciler.http.stream import CLOSED, LATE, NO_HTTP, UNREACHED, WINDOW, NoAnswer, Stream
+from reconciler.http.stream import (
+    CLOSED,
+    LATE,
+    MAY_SEND,
+    NO_HTTP,
+    UNREACHED,
+    WINDOW,
+    NoAnswer,
+    Stream,
+)
 
 _FRAMING: Final = 2**16  # octets of an answer that are no body: headers, sizes of chunks
 _TARGET: Final = re.compile(r"[!-~]+")
@@ -58,7 +67,7 @@ class Pool:
         """Send a request, and return its answer once the head is there.
 
         It fails where nothing comes for `silence` seconds, and at `deadline`, a time of the loop.
-        Raises NoAnswer.
+        Raises NoAnswer, and what `MAY_SEND` raises.
         """
         if deadline <= self._loop.time():
             raise NoAnswer(LATE, sent=False, permanent=True)
@@ -67,6 +76,11 @@ class Pool:
             line = self._kept() or await self._dialed(deadline)
         finally:
             self._opening -= 1
+        try:
+            MAY_SEND.get()()
+        except BaseException:
+            line.abort()
+            raise
         return await line.begin(request, silence=silence, deadline=deadline).opened()
 
     async def _dialed(self, deadline: float) -> "_Line":

@@ -9,7 +9,8 @@ import contextlib
 import math
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import ContextVar
 from typing import Final, Protocol, TypeAlias
 
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -18,6 +19,8 @@ from reconciler.tls import system_text
 
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 
+# Called just before a request is sent, which may have waited for its turn or a connection.
+MAY_SEND: Final[ContextVar[Callable[[], None]]] = ContextVar("may_send", default=lambda: None)
 WINDOW: Final = 2**18  # octets of one answer that wait for their reader
 LATE: Final = "no answer in time"
 UNREACHED: Final = "no connection in time"

@@ -117,6 +117,7 @@ def versions(answer: Manifest, request: Request) -> Sequence[str]:
 
 
 _MESSAGE_LIMIT: Final = 1000
+_LONGEST_REQUEST: Final = 300.0  # seconds that a server may ask to be left alone
 # In turn: patch, delete, and apply to an object that is gone.
 _OTHER_UID: Final = re.compile(
     r"UID in precondition|UID in the precondition|uid mismatch: the provided object specified uid"
@@ -148,15 +149,14 @@ def failure(
         message = _readable(request, unquoted(answer) or f"HTTP {status}")
         reason = get_text(answer, "reason")
         if retry_after is None:
-            seconds = get_int(answer, "details", "retryAfterSeconds")
-            retry_after = None if seconds is None else float(seconds)
+            retry_after = get_int(answer, "details", "retryAfterSeconds")
     return error(
         message,
         ref=request.ref,
         verb=request.verb,
         status=status,
         reason=reason,
-        retry_after=retry_after,
+        retry_after=None if retry_after is None else min(max(retry_after, 0.0), _LONGEST_REQUEST),
         outcome_unknown=status >= 500 and not request.repeatable and error is not errors.Rejected,
     )
 

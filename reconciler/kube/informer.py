@@ -47,7 +47,6 @@ _WENT_BACK: Final = "the server's history went back"
 _PAGE_SIZE: Final = 500
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 30.0
-_LONGEST_REQUEST: Final = 300.0  # how long a server may ask to be left alone
 _WELL_AFTER: Final = 5.0  # seconds that a stream lasts where nothing is wrong
 _BROKEN_WATCHES: Final = 3  # watches that break off before the first event
 _SILENCE: Final = 90.0  # servers send a bookmark every minute, of most kinds
@@ -338,7 +337,7 @@ def pause(failures: int, *, asked: float | None, jitter: float) -> float:
     """
     longest = _FIRST_PAUSE * 2.0 ** min(failures, 10)
     backoff = min(longest, _LONGEST_PAUSE) * (1 + jitter) / 2
-    return max(backoff, min(asked or 0.0, _LONGEST_REQUEST))
+    return max(backoff, asked or 0.0)
 
 
 def _precedes(version: str, place: str) -> bool:

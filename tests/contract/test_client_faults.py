@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.core import errors
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, SECRET, Kind, Ref
@@ -72,6 +73,16 @@ async def test_a_write_that_was_turned_away_is_sent_again(proxy, cluster, namesp
     proxy.add(on("POST").nth(1), answer(429, retry_after=1))
     await create(cluster, namespace)
     assert [passed.status for passed in proxy.log] == [429, 201]
+
+
+async def test_a_write_that_waits_for_its_turn_is_not_sent_once_the_lock_is_lost(
+    proxy, cluster, namespace
+):
+    proxy.add(on("POST").nth(1), answer(429, retry_after=1))
+    fence = WriteFence()
+    with fence.checking(lambda: "another took it" if proxy.log else ""), pytest.raises(Stopped):
+        await fence.write(lambda: create(cluster, namespace))
+    assert [passed.status for passed in proxy.log] == [429]
 
 
 async def test_a_server_that_goes_on_turning_away_is_given_up_in_time(proxy, impatient, namespace):

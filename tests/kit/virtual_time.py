@@ -17,6 +17,7 @@ from reconciler.kube.cluster import Connectivity
 _START: Final = 1000.0
 _TURN: Final = 1e-8  # seconds; more than the resolution of loops
 _real: Final = time.monotonic
+_real_of: Final = time.clock_gettime
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -88,13 +89,13 @@ def virtual_time() -> Iterator[None]:
     """Let the product's clocks be those of the running virtual loop."""
     clock, connectivity = _defaults(SystemClock), _defaults(Connectivity)
     defaults, named = clock.__defaults__, dict(connectivity.__kwdefaults__)
-    time.monotonic = monotonic
+    time.monotonic, time.clock_gettime = monotonic, lambda _: monotonic()
     clock.__defaults__ = (now,)
     connectivity.__kwdefaults__["clock"] = monotonic
     try:
         yield
     finally:
-        time.monotonic = _real
+        time.monotonic, time.clock_gettime = _real, _real_of
         clock.__defaults__ = defaults
         connectivity.__kwdefaults__.update(named)
 

@@ -9,12 +9,7 @@ from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Server
 from klutchctl.sandbox.state import Layout, State
 
-ADDONS: Final = (
-    services.ADDON,
-    keycloak.ADDON,
-    monitoring.ADDON,
-    agents.ADDON,
-)
+ADDONS: Final = (services.ADDON, keycloak.ADDON, monitoring.ADDON, agents.ADDON)
 
 
 def find(request: Request) -> dict[str, Kit | None]:

@@ -155,12 +155,7 @@ def _of_units(state: FleetState) -> Verdict:
 
 
 def conditions_of(
-    state: FleetState,
-    before: Sequence[Manifest],
-    *,
-    generation: int,
-    now: datetime,
-    docs: str = "",
+    state: FleetState, before: Sequence[Manifest], *, generation: int, now: datetime, docs: str = ""
 ) -> list[JSON]:
     """Return the conditions; one with the same status as `before` keeps its time."""
     found = verdict_of(state)

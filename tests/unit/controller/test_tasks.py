@@ -6,8 +6,17 @@ import time
 
 import pytest
 
-from reconciler.controller.tasks import TaskSupervisor, in_thread, unless
+from reconciler.controller.tasks import SystemClock, TaskSupervisor, in_thread, unless
 from tests.support.fake_clock import settle
+
+
+def test_a_lease_of_a_machine_that_slept_is_old(monkeypatch):
+    clock, awake = SystemClock(), time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: awake)
+    monkeypatch.setattr(
+        time, "clock_gettime", {time.CLOCK_MONOTONIC: awake, time.CLOCK_BOOTTIME: awake + 60}.get
+    )
+    assert clock.monotonic() == awake + 60
 
 
 async def test_work_that_ends_is_answered():

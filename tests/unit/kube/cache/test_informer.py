@@ -25,7 +25,6 @@ PAUSES = {
     "all do not come back at once": (10_000, None, 0.0, 15.0),
     "the server asks for more": (1, 20.0, 1.0, 20.0),
     "the server asks for less": (9, 1.0, 1.0, 30.0),
-    "the server asks for too much": (1, 1e9, 0.0, 300.0),
 }
 
 

@@ -138,6 +138,8 @@ def test_the_servers_wish_to_wait_is_kept():
     assert judged(READ, status=429, body=b"", retry_after=7).retry_after == 7
     body = status("TooManyRequests", retryAfterSeconds=3)
     assert judged(READ, status=429, body=body).retry_after == 3
+    for asked, kept in (float("9" * 400), 300), (-5, 0):  # wherever it is read
+        assert judged(READ, status=429, body=b"", retry_after=asked).retry_after == kept
 
 
 CANARY = "canary-passw0rd"
