@@ -37,18 +37,12 @@ async def test_a_wait_looks_at_least_once():
     assert await WriteFence().until(look, seconds=0) == "seen"
 
 
-async def test_the_first_reason_counts():
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_the_first_reason_counts(is_lost):
     fence = WriteFence()
-    fence.close("a signal")
-    fence.lose_lock("the lock")
-    assert (fence.reason, fence.lock_lost) == ("a signal", False)
-
-
-async def test_a_lock_that_was_lost_stays_lost():
-    fence = WriteFence()
-    fence.lose_lock("not renewed")
+    (fence.lose_lock if is_lost else fence.close)("the first")
     fence.lose_lock("taken over")
-    assert (fence.reason, fence.lock_lost) == ("not renewed", True)
+    assert (fence.reason, fence.lock_lost) == ("the first", is_lost)
 
 
 async def test_a_fence_is_asked_before_each_write_and_only_while_it_stands():
@@ -86,19 +80,20 @@ async def test_a_write_is_waited_for_however_often_its_task_is_cancelled():
     assert done == [1]
 
 
-async def test_a_write_that_never_ends_can_be_given_up():
+@pytest.mark.parametrize("at_the_outer_one", [False, True])
+async def test_a_write_that_never_ends_can_be_given_up(at_the_outer_one):
     fence, begun = WriteFence(), asyncio.Event()
 
     async def write():
         begun.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(fence.write(write))
+    task = asyncio.create_task((WriteFence(fence) if at_the_outer_one else fence).write(write))
     await begun.wait()
     task.cancel()
     await settle()
     assert not task.done()
-    fence.abandon()
+    assert fence.abandon()
     with pytest.raises(asyncio.CancelledError):
         await task
 
@@ -115,20 +110,3 @@ async def test_a_fence_within_another_lets_through_what_both_do():
     with pytest.raises(Stopped, match="the lease was lost"):
         await inner.write(write)
     assert (sent, inner.reason, WriteFence().closed) == ([1], "the lease was lost", False)
-
-
-async def test_what_goes_through_two_fences_is_given_up_at_the_outer_one():
-    outer, begun = WriteFence(), asyncio.Event()
-
-    async def write():
-        begun.set()
-        await asyncio.Event().wait()
-
-    task = asyncio.create_task(WriteFence(outer).write(write))
-    await begun.wait()
-    task.cancel()
-    await settle()
-    assert not task.done()
-    assert outer.abandon()
-    with pytest.raises(asyncio.CancelledError):
-        await task
