@@ -16,7 +16,6 @@ from reconciler.broker.client import BrokerClient, address_of
 from reconciler.core.secret import Secret
 from tests.support.listener import Proxy, hang_up
 
-Way: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Reply: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 

@@ -9,7 +9,6 @@ from reconciler.blueprints.offering.files import Output, files_of
 from reconciler.core.manifest import JSON, Manifest, get_map, get_maps
 
 GROUP: Final = "services.acme.example"
-ACME: Final = BrokerSpec(name="acme", namespace="klutch-osb", group=GROUP)
 
 
 def plan(name: str, create: Any = None, update: Any = None, bind: Any = None, **more: Any) -> Any:

@@ -239,15 +239,6 @@ STARTING = {
 
 
 @pytest.mark.parametrize("facts", STARTING.values(), ids=STARTING.keys())
-def test_nothing_is_ready_before_its_provider_was_seen(facts):
-    """`kubectl wait --for=condition=Ready` believes it."""
-    first = written(seen(binding=bound(), crd=None, **facts))
-    texts = {one["type"]: (one["status"], one.get("reason", "")) for one in first["conditions"]}
-    assert (texts["Ready"], texts["SecretValid"]) == (("False", "Pending"), ("True", ""))
-    assert written(seen(binding=bound(*first["conditions"]), crd=None, **facts)) is None
-
-
-@pytest.mark.parametrize("facts", STARTING.values(), ids=STARTING.keys())
 def test_what_is_still_starting_changes_nothing(facts):
     held = bound(condition("Ready", "True"), *EVERY, providerPrettyName="Shop Inc")
     look = seen(binding=held, crd=None, **facts)
@@ -296,24 +287,8 @@ def test_an_old_crd_is_changed_in_the_app_cluster():
     assert step.ref.cluster == APP_CLUSTER
 
 
-UNTOUCHED = {
-    "foreign": {"crd": installed(ownerReferences=[])},
-    "of a live binding of that name": {
-        "crd": installed(owner="other"),
-        "live_uids": frozenset({"new", "other"}),
-    },
-    "with an isolation that is not supported": {
-        "crd": None,
-        "provider": provider(export=offer(scope="Cluster", clusterScopedIsolation="Namespaced")),
-    },
-    "without an export": {"provider": provider(export=None)},
-    "without a provider": {"crd": None, "provider": None},
-}
-
-
-@pytest.mark.parametrize("facts", UNTOUCHED.values(), ids=UNTOUCHED.keys())
-def test_crds_that_are_left_alone(facts):
-    look = seen(**facts)
+def test_a_foreign_crd_is_left_alone():
+    look = seen(crd=installed(ownerReferences=[]))
     assert decide(look).tasks == ()
     assert synced_kind(look) is None
 
@@ -435,14 +410,7 @@ SILENCE: Any = {
         STARTING, (condition("Connected", "False", "ControlPlaneUnreachable"),), SILENT,
     ),
     "one that was never reached": (STARTING, (), "False Info Pending"),
-    "one that answers": ({}, EVERY, "True"),
-    "without an export": ({"silent_since": NOW, "export": None}, (), SILENT),
     "one that takes the token no more": ({"refused_since": NOW}, EVERY, REFUSED),
-    "and does so after a restart": (
-        {**STARTING, "silent_since": None, "refused_since": NOW},
-        (condition("Connected", "False", "Unauthorized"),), REFUSED,
-    ),
-    "and then is silent": ({"refused_since": NOW, "silent_since": NOW}, EVERY, SILENT),
 }  # fmt: skip
 
 

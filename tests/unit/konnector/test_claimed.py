@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from konnector.claim.orphans import Confirmation, Terms
 from konnector.permission_claim.decide import decide
-from reconciler.core.decision import NOTHING, Delete
+from reconciler.core.decision import NOTHING
 from reconciler.core.refs import CONFIG_MAP, ObjectKey
 from tests.support.claimed_objects import (
     ANY,
@@ -326,17 +325,3 @@ ENDINGS = {
 def test_endings(claims, provider, consumer, steps):
     decision = decide(looked(claims, provider, consumer))
     assert (reported(decision), decision.notes) == (steps, ())
-
-
-def test_an_orphan_goes_when_it_is_meant():
-    orphan = plane("Consumer", annotations={ORPHANED: SINCE})
-    meant = Terms("secrets", Confirmation("databases.shop.example, secrets"))
-    assert reported(decide(looked(UP, orphan, None, terms=meant))) == ["delete control-plane"]
-
-
-def test_a_copy_is_deleted_where_it_is_and_as_it_was_seen():
-    ((step,),) = [
-        task.steps for task in decide(looked(DOWN, plane(hold=True), app("Provider"))).tasks
-    ]
-    assert isinstance(step, Delete)
-    assert (step.ref.namespace, step.uid, step.resource_version) == ("team-a", "uid-team-a", "7")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from konnector.permission_claim.rules import Claims, Rule, Term, rules_of
+from konnector.permission_claim.rules import Claims, Rule, rules_of
 from reconciler.core.refs import ObjectKey
 
 SECRETS = {"resource": "secrets", "version": "v1", "state": "Accepted"}
@@ -33,60 +33,18 @@ def labels(**pairs):
 
 
 READ = {
-    "a bare claim selects all of both sides": (claim(), ALL),
     "the CRD's defaults say the same": (
         claim(group="", read={}, onConflict={"recreateWhenConsumerSideDeleted": True},
               selector={"names": ["*"], "namespaces": ["*"]}), ALL,
-    ),
-    "so do nulls": (
-        claim(group=None, read=None, onConflict=None, autoAdopt=False, create={}, update={},
-              selector={"names": None, "namespaces": None, "owner": None}), ALL,
-    ),
-    "no names are all names": (selecting(names=[]), ALL),
-    "no namespaces are objects without one": (
-        selecting(namespaces=[]), replace(ALL, namespaces=frozenset()),
     ),
     "names": (
         selecting(names=["creds", "other"]),
         replace(ALL, names=frozenset({"creds", "other"}), literal=frozenset({"creds", "other"})),
     ),
-    "a name beside a * stays spelled out": (
-        selecting(names=["*", "creds"]), replace(ALL, literal=frozenset({"creds"})),
-    ),
-    "only * is a wildcard": (
-        selecting(names=["creds-*"]),
-        replace(ALL, names=frozenset({"creds-*"}), literal=frozenset({"creds-*"})),
-    ),
     "app namespaces": (
         selecting(namespaces=["team-a"]), replace(
             ALL, namespaces=frozenset({"team-a"}), literal_namespaces=frozenset({"team-a"})
         ),
-    ),
-    "the provider's": (selecting(owner="Provider"), replace(ALL, owner="Provider")),
-    "the consumer's": (selecting(owner="Consumer"), replace(ALL, owner="Consumer")),
-    "labels": (
-        selecting(labelSelectors=[{"a": "1", "b": "2"}, {"c": "3"}]),
-        replace(ALL, labels=(labels(a="1", b="2"), labels(c="3"))),
-    ),
-    "a namespace beside a * stays spelled out": (
-        selecting(namespaces=["*", "kube-system"]),
-        replace(ALL, literal_namespaces=frozenset({"kube-system"})),
-    ),
-    "fields": (
-        selecting(fieldSelectors=["metadata.name=x,type!=Opaque", "metadata.namespace == y"]),
-        replace(ALL, fields=(
-            Term("metadata.name", "x", True), Term("type", "Opaque", False),
-            Term("metadata.namespace", "y", True),
-        )),
-    ),
-    "a custom resource": (
-        claim(group="shop.example", resource="vouchers", version="v2"),
-        replace(ALL, group="shop.example", resource="vouchers", version="v2"),
-    ),
-    "sub-fields": (
-        claim(create={"replaceExisting": True},
-              onConflict={"recreateWhenConsumerSideDeleted": False}),
-        replace(ALL, replace_existing=True, recreate_when_consumer_side_deleted=False),
     ),
 }  # fmt: skip
 
@@ -96,19 +54,8 @@ def test_what_a_claim_means(given_claim, want):
     assert rules_of(binding(given_claim)) == Claims((want,))
 
 
-SILENT = {
-    "a rejected claim": claim(state="Rejected"),
-    "one that nobody decided": {"resource": "secrets", "version": "v1"},
-    "a state of another case": claim(state="accepted"),
-    "a state that is a list": claim(state=["Accepted"]),
-    "a text instead of a claim": "secrets",
-    "nothing": None,
-}
-
-
-@pytest.mark.parametrize("given_claim", SILENT.values(), ids=SILENT.keys())
-def test_what_is_not_accepted_says_nothing(given_claim):
-    assert rules_of(binding(given_claim)) == Claims()
+def test_what_is_not_accepted_says_nothing():
+    assert rules_of(binding(claim(state="Rejected"))) == Claims()
 
 
 SUBJECT = "Permission claim 1 (secrets)"
@@ -271,24 +218,12 @@ def test_whatever_else_a_claim_says_it_never_selects_another_name(broken, select
 
 OBJECT: Any = {"metadata": {"labels": {"a": "1", "b": "2"}}, "type": "Opaque"}
 SELECTED = {
-    "all": ({}, True),
-    "its name": ({"names": ["other", "creds"]}, True),
     "another name": ({"names": ["other"]}, False),
-    "a part of its name": ({"names": ["cred"]}, False),
     "its namespace": ({"namespaces": ["team-a"]}, True),
-    "another namespace": ({"namespaces": ["team-b"]}, False),
-    "objects without a namespace": ({"namespaces": []}, False),
-    "its labels": ({"labelSelectors": [{"a": "1", "b": "2"}]}, True),
-    "one label too many": ({"labelSelectors": [{"a": "1", "c": "3"}]}, False),
     "one of two selectors": ({"labelSelectors": [{"c": "3"}, {"b": "2"}]}, True),
-    "a selector of no labels": ({"labelSelectors": [{}]}, True),
-    "its type": ({"fieldSelectors": ["type=Opaque"]}, True),
-    "another type": ({"fieldSelectors": ["type=kubernetes.io/tls"]}, False),
     "not its type": ({"fieldSelectors": ["type!=Opaque"]}, False),
     "its name as a field": ({"fieldSelectors": ["metadata.name==creds"]}, True),
     "its app namespace as a field": ({"fieldSelectors": ["metadata.namespace=team-a"]}, True),
-    "all fields must agree": ({"fieldSelectors": ["type=Opaque", "metadata.name=x"]}, False),
-    "labels and another name": ({"labelSelectors": [{"a": "1"}], "names": ["x"]}, False),
 }
 
 

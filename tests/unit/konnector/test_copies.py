@@ -70,21 +70,7 @@ def test_a_wish_to_a_broker_travels_where_it_is_named_and_short():
         assert found == ({retry: text} if goes else {})
 
 
-NAMES_NOTHING: list[Any] = [
-    None,
-    {},
-    {"metadata": {"annotations": {"klutchctl.dev/carries": " , ,"}}},
-    {"metadata": {"annotations": {"klutchctl.dev/carries": ["*"]}}},
-]
-
-
-@pytest.mark.parametrize("live", NAMES_NOTHING)
-def test_what_names_nothing(live):
-    assert copies.carried(live) == frozenset()
-
-
 WRITTEN_BY = [
-    ("klutch.anynines.com", "", True),
     ("konnector", "", True),
     ("kubectl", "", False),
     ("operator", "status", True),
@@ -146,20 +132,6 @@ def test_moved_to_no_namespace_and_without_labels():
     made = {"name": "b", "annotations": {}}
     found = copies.moved({"metadata": {"name": "a"}}, KIND, ObjectKey("", "b"), {})
     assert found == {"apiVersion": "shop.example/v1", "kind": "Database", "metadata": made}
-
-
-MANAGED = [({}, False), ({"klutch.anynines.com/bound": ""}, True), ({"x/bound": ""}, False)]
-
-
-@pytest.mark.parametrize(("annotations", "managed"), MANAGED)
-def test_the_mark_counts_whatever_its_value(annotations, managed):
-    assert copies.is_managed({"metadata": {"annotations": annotations}}) is managed
-
-
-def test_owner_of():
-    owned = {"metadata": {"annotations": {"klutch.anynines.com/resource-owner": "Consumer"}}}
-    assert copies.owner_of(owned) == "Consumer"
-    assert copies.owner_of({}) == copies.owner_of(None) == ""
 
 
 FOO = Kind("bar.io", "v1alpha1", "Foo", "foos", namespaced=False)

@@ -4,7 +4,7 @@ import pytest
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.metrics import directions
-from reconciler.core.decision import Apply, Create, Delete, Patch, writes
+from reconciler.core.decision import Apply, Create, Patch, writes
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 
@@ -17,22 +17,9 @@ ROWS = {
         [Patch(HERE, MARK), Create(SECRET, {}, CONTROL_PLANE), Patch(HERE, MARK)],
         ["up"],
     ),
-    "its spec goes up": ([Apply(SECRET, {}, CONTROL_PLANE)], ["up"]),
-    "its copy goes": ([Delete(THERE, "u", "1")], ["up"]),
-    "its status comes down": ([Patch(HERE, STATUS)], ["down"]),
     "both at once": ([Patch(HERE, STATUS), Apply(SECRET, {}, CONTROL_PLANE)], ["up", "down"]),
     "it is let go, as its copy is gone": ([Patch(HERE, FREE)], ["down"]),
     "it is marked, once its copy is made": ([Patch(HERE, MARK)], []),
-    "a Secret comes down, and its origin is marked": (
-        [Patch(THERE, MARK), Create(SECRET, {}, APP_CLUSTER)],
-        ["down"],
-    ),
-    "a Secret that is there changes": ([Patch(HERE, {"data": {}})], ["down"]),
-    "a Secret goes up, and its origin is marked": (
-        [Patch(HERE, MARK), Create(SECRET, {}, CONTROL_PLANE)],
-        ["up"],
-    ),
-    "nothing is written": ([], []),
 }
 
 

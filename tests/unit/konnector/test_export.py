@@ -98,9 +98,7 @@ def test_nothing_is_synced_any_more_for_one_that_goes():
 SAYS = {
     "nothing yet": (export(), False),
     "that it is": (export(condition("Connected", "True")), True),
-    "that it is no more": (export(condition("Connected", "False")), False),
     "nothing that counts, as it goes": (deleting(export(condition("Connected", "True"))), False),
-    "nothing, as it is gone": (None, False),
 }
 
 
@@ -117,15 +115,6 @@ def test_a_binding_that_does_not_report():
         "APIServiceBinding databases.shop.example in the consumer cluster does not have a "
         "SchemaInSync condition.",
     )
-
-
-def test_ready_stays_without_a_crd():
-    held = export(condition("Ready", "True"), ESTABLISHED, SYNCED, acceptedNames=NAMES)
-    status = written(export=held)
-    reported = conditions_of(status)
-    assert reported["Ready"] == condition("Ready", "True")
-    assert reported["Established"] == ESTABLISHED
-    assert "acceptedNames" not in status
 
 
 def test_a_ready_of_the_crd_is_not_the_exports():

@@ -132,11 +132,6 @@ def test_what_follows(one, other, steps):
     assert reported(look(one, other)) == steps
 
 
-def test_a_copy_whose_claim_is_absent_is_marked_and_nothing_else():
-    marked = one_step(look(None, copy(), claim_gone=True))
-    assert marked.body["metadata"]["annotations"] == {ORPHANED: "2026-06-01T12:00:00Z"}
-
-
 def test_an_orphan_goes_when_it_is_meant_and_its_claim_is_gone_for_the_server_too():
     orphan = copy({"annotations": {BOUND: "true", ORPHANED: GONE}})
     meant = {"terms": Terms(KIND.resource, Confirmation(KIND.resource))}
@@ -199,9 +194,7 @@ def test_a_claim_that_waits_is_looked_at_again():
 CREATED = "waits for the composite"
 NESTED = {"type": "Ready", "status": "False", "reason": "Failed", "message": "no instance dogh"}
 UNREADY: dict[str, tuple[Any, int, str]] = {  # a Ready of which age, and the Event
-    "early": ({}, 9, ""),
     "it lasts": ({"message": CREATED}, 10, f"Not ready: {CREATED}"),
-    "it is ready": ({"status": "True", "message": CREATED}, 99, ""),
     "unknown": ({"status": "Unknown", "reason": "Asked"}, 99, "gives no reason"),
     "never composed": ({"type": "Synced", "message": "no such field"}, 99, "no such field"),
     "of an older spec": ({"message": CREATED, "observedGeneration": 1}, 99, ""),
@@ -224,11 +217,6 @@ def test_a_claim_repeats_what_its_copy_waits_for(said, age, message):
 def test_a_guard_against_recreation_lets_new_claims_through():
     assert reported(look(claim({}), None, create_guard="Why.")) == ["hold claim", "create copy"]
     assert reported(look(claim({}), None, create_guard="Why.", withdrawn=True)) == []
-
-
-def test_a_guard_against_deletion_lets_a_claim_go_that_has_no_copy():
-    found = look(leaving(claim(), SYNCER), None, delete_guard="Why.")
-    assert reported(found) == ["let the claim go"]
 
 
 def test_nothing_is_adopted_into_a_namespace_that_is_not_there():
@@ -440,12 +428,6 @@ def test_an_apply_says_what_the_claim_says_of_exactly_that_copy():
         },
         "spec": LARGE,
     }
-
-
-def test_labels_and_annotations_follow_but_for_those_of_tools():
-    meta = {**HELD, "labels": {"team": "a"}, "annotations": {**HELD["annotations"], **TOOLS}}
-    assert reported(look(claim(meta), copy())) == ["apply copy"]
-    assert reported(look(claim({**meta, "labels": {}}), copy())) == []
 
 
 # What is set where, of a status before and after; of None is removed.

@@ -35,39 +35,9 @@ def test_a_field_that_was_created_and_is_no_longer_stated_goes(manager):
     assert reported(found) == ["take the copy over", "apply copy"]
 
 
-@pytest.mark.parametrize("manager", ["klutch.anynines.com", "konnector"])
-def test_what_was_created_and_is_stated_is_not_taken_over(manager):
-    assert reported(look(claim(spec=ROOMY), written_by(copy(spec=ROOMY), manager, CREATED))) == []
-
-
-def test_a_field_that_was_applied_and_is_no_longer_stated_goes_with_an_apply():
-    other = written_by(copy(spec=ROOMY), "klutch.anynines.com", CREATED, "Apply")
-    assert reported(look(claim(), other, copy_whole=True)) == ["apply copy"]
-
-
-OTHERS: Any = {
-    "a field of the provider's": ("provider", {"f:spec": {"f:note": {}}}),
-    "a label that the original copied, and does not travel": (
-        "konnector", {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}},
-    ),
-    "what kubectl noted, and the original copied": (
-        "konnector", {"f:metadata": {"f:annotations": {".": {}, f"f:{LAST_APPLIED}": {}}}},
-    ),
-    "finalizers, which the original applied with all the rest": (
-        "klutch.anynines.com", {"f:metadata": {"f:finalizers": {'v:"x.example/x"': {}}}},
-    ),
-    "a status, likewise": ("klutch.anynines.com", {"f:status": {"f:phase": {}}}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("manager", "fields"), OTHERS.values(), ids=OTHERS.keys())
-def test_what_the_claim_does_not_decide_about_is_left_alone(manager, fields):
-    meta = {
-        "labels": {"app.kubernetes.io/managed-by": "Helm"},
-        "annotations": {BOUND: "true", LAST_APPLIED: "{}"},
-        "finalizers": ["x.example/x"],
-    }
-    other = written_by(copy(meta, spec=ROOMY, **READY), manager, fields)
+def test_a_status_that_a_konnector_once_wrote_is_left_alone():
+    wrote: Any = {"f:status": {"f:phase": {}}}
+    other = written_by(copy(spec=ROOMY, **READY), "klutch.anynines.com", wrote)
     assert reported(look(claim(**READY), other)) == []
 
 

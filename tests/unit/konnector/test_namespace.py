@@ -221,14 +221,6 @@ def test_a_mapping_is_made_as_the_original_makes_it():
     }
 
 
-def test_a_record_is_of_what_was_looked_at():
-    ((step,),) = [t.steps for t in decide(seen(**UNKNOWN, vouched=True)).tasks]
-    assert isinstance(step, Patch)
-    assert step.body == {
-        "metadata": {"uid": "uid-of-dev", "resourceVersion": "7", "annotations": OURS}
-    }
-
-
 LEAVING = {
     "its app namespace is not seen": ({"mapping": marked()}, True),
     "without mapping there is nothing to read": ({}, False),
@@ -350,14 +342,6 @@ def world() -> World:
     return World()
 
 
-def test_a_home_is_what_the_status_says(world: World) -> None:
-    world.says("dev", "s-dev")
-    world.says("prod", "s-prod")
-    assert world.pairs == {"dev": "s-dev", "prod": "s-prod"}
-    world.says("dev", "s-new")
-    assert world.pairs == {"dev": "s-new", "prod": "s-prod"}
-
-
 def test_a_mapping_that_goes_is_no_home(world: World) -> None:
     world.says("dev", "s-dev")
     world.says("dev", "s-dev", deletionTimestamp="2026-06-01T12:00:00Z")
@@ -375,10 +359,3 @@ def test_two_mappings_do_not_share_a_service_namespace(world: World) -> None:
     world.says("dev", "s-dev")
     assert world.pairs == {"dev": "s-dev", "prod": "s-prod", "test": "shared"}
     assert world.reported == ["dev", "test"]
-
-
-def test_who_has_a_service_namespace_keeps_it(world: World) -> None:
-    world.says("dev", "shared")
-    world.says("prod", "shared")
-    world.says("dev", "shared", labels={"seen": "again"})
-    assert world.pairs == {"dev": "shared"}

@@ -31,7 +31,6 @@ ENDED = {
     keys.APP_NAMESPACE_UID: "dev",
     keys.APP_NAMESPACE_DELETED: ago(hours=1),
 }
-HELD = timedelta(minutes=1)
 
 
 class Plane:

@@ -146,10 +146,6 @@ async def test_what_is_held_is_recorded_and_counted(world):
     assert world.report() == ["RecreationHeld"]
 
 
-async def test_one_resource_has_one_guard(world):
-    assert world.guards.kind_guard(DATABASES) is world.guards.kind_guard(DATABASES)
-
-
 async def test_another_app_cluster_is_a_stranger_until_it_is_confirmed(world):
     assert world.guards.mismatch() == ""
     world.app.uid = "another"
@@ -170,11 +166,6 @@ async def test_the_space_records_its_app_cluster_too(world):
     assert world.guards.mismatch() == ""
     world.plane.notes = marks(APP_CLUSTER_UID="another")
     await world.guards.look()
-    assert world.guards.mismatch()
-
-
-async def test_mappings_of_another_app_cluster_are_seen_as_they_come(world):
-    world.mappings.put(live_like(mapping("prod"), **marks(APP_CLUSTER_UID="another")))
     assert world.guards.mismatch()
 
 
