@@ -7,7 +7,7 @@ belongs to which app namespace, as it is now.
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
@@ -313,10 +313,6 @@ class SyncContext:
         ref = Ref(self.agent.app.name, NAMESPACE, "", app_namespace)
         if mapping and namespace_decide.is_unproven(mapping, await self.agent.looks.metadata(ref)):
             raise Early(SOON)
-
-    def now(self) -> datetime:
-        """Return the time, aware and in UTC."""
-        return self.agent.clock.now()
 
 
 class Turns:

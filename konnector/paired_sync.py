@@ -310,7 +310,7 @@ class PairedSync(TaskSupervisor):
         took = self.link.agent.clock.monotonic() - began
         for way in ways:
             self._seconds[way].observe(took)
-        now = self.link.now().timestamp()
+        now = self.link.guards.now().timestamp()
         return Write(now - took, now)
 
     def waited(self, place: ObjectKey) -> float:

@@ -169,7 +169,7 @@ class Claims(PairedSync):
             claim,
             copy,
             self.link.guards.terms(self.kind.resource),
-            self.link.now(),
+            self.link.guards.now(),
             create_guard="" if taken else self._create_guard(place, claim, copy),
             withdrawn=bool(self._terms.withdrawn),
             settled=self._settled(place, claim, copy),
@@ -314,7 +314,7 @@ class Claims(PairedSync):
             self.report(place, "")
             return None
         terms = self.link.guards.terms(self.kind.resource)
-        seen = Seen(place, place, claim, None, terms, self.link.now())
+        seen = Seen(place, place, claim, None, terms, self.link.guards.now())
         if not is_deleting(claim):
             obstacle = self._obstacle(place.namespace)
             self.link.want(place.namespace)

@@ -68,7 +68,8 @@ class RotatingCluster(ClusterWrapper):
     async def send(self, request: Request) -> Manifest:
         """Make the call over the connection of now, which is not closed before it ends."""
         cluster = self.inner
-        self.connectivity.round_trip = cluster.connectivity.round_trip
+        there = cluster.connectivity
+        self.connectivity.round_trip, self.connectivity.dated = there.round_trip, there.dated
         return await cluster.send(request)
 
     @contextlib.asynccontextmanager

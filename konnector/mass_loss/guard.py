@@ -1,7 +1,7 @@
 """Identifies app cluster and space, and allows or stops writes, deletions, re-creations."""
 
 from collections.abc import Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from konnector.claim import orphans
@@ -20,8 +20,6 @@ from reconciler.kube.cluster import Reader
 from reconciler.kube.turns import SharedReads
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from konnector.context import AgentContext, SpaceInformers
 
 _BETWEEN: Final = 1.5  # seconds between two records of deletions
@@ -49,7 +47,7 @@ class SpaceGuards:
     ) -> None:
         self._agent, self._plane, self._views, self.space = agent, plane, views, views.space
         self._looks = SharedReads(plane)
-        self.now, self.metrics = agent.clock.now, agent.metrics
+        self.metrics = agent.metrics
         self._secrets, self.changed = secrets, changed
         self._released, self.emptied = released, emptied
         self.app_cluster_uid = ""
@@ -67,6 +65,10 @@ class SpaceGuards:
         self._others: dict[str, str] = {}  # uids of app namespaces that are not those mapped
         views.mappings.subscribe_keys(self._mapping_changed)
         views.cluster_bindings.subscribe_keys(self._cluster_binding_changed)
+
+    def now(self) -> datetime:
+        """Return the control plane's time, in UTC: no step of our clock ends or begins a term."""
+        return self._plane.connectivity.now(self._agent.clock.now(), self._agent.clock.monotonic())
 
     async def look(self) -> None:
         """Read both clusters' identities. Raises ClusterErrors, and keeps the known ones then."""

@@ -178,7 +178,7 @@ class PermissionClaims(PairedSync):
             place,
             copy_place,
             self.link.guards.terms(kind.resource),
-            self.link.now(),
+            self.link.guards.now(),
             consumer,
             provider,
             consumer_partial=consumer is not None and not owner_of(consumer),

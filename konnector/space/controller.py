@@ -122,7 +122,7 @@ class ClusterBindings:
 
     def _decided(self, seen: ClusterBindingView, live: Manifest, voided: Decision) -> Decision:
         """Unite the reports of the beat and of the guards."""
-        beat = decide.beat(seen, now=self._link.now(), version=decide.VERSION)
+        beat = decide.beat(seen, now=self._link.guards.now(), version=decide.VERSION)
         guards = self._guards.report(live)
         times = [one.again for one in (beat, guards, voided) if one.again is not None]
         fields = {} if self._guards.mismatch() else {**beat.fields}

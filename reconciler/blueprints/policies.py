@@ -159,10 +159,7 @@ _OF_BACKEND: Final = (
     ),
     of_kind(
         cel.about(refs.NAMESPACE),
-        must=cel.both(
-            MARKED,
-            cel.security_kept(),
-        ),
+        must=cel.both(MARKED, cel.security_kept()),
         message="it makes, marks and deletes only binding spaces and service namespaces, "
         "and lowers no Pod Security label",
     ),
@@ -178,8 +175,7 @@ _OF_BACKEND: Final = (
                         f"object.roleRef.name in {cel.texts(_ROLES)} || "
                         f"object.roleRef.name.startsWith({cel.text(_OWN)})",
                         cel.subjects(
-                            names.BINDER,
-                            namespace=f"[{_HERE}, variables.mark.split('/')[0]]",
+                            names.BINDER, namespace=f"[{_HERE}, variables.mark.split('/')[0]]"
                         ),
                     ),
                 ),
@@ -201,8 +197,7 @@ _OF_BACKEND: Final = (
                     "object.roleRef.name == variables.name",
                     f"variables.name != {cel.text(names.BINDER)}",
                     cel.subjects(
-                        names.BINDER,
-                        namespace=f"[variables.name.substring({len(_OWN)})]",
+                        names.BINDER, namespace=f"[variables.name.substring({len(_OWN)})]"
                     ),
                 ),
             ),
@@ -299,10 +294,7 @@ def binder() -> Policy:
                 machinery.KEPT,
                 "it writes no field of Crossplane's that the export of the kind leaves out",
             ),
-            Rule(
-                machinery.MARKS_KEPT,
-                "it writes no label and no annotation of Crossplane's",
-            ),
+            Rule(machinery.MARKS_KEPT, "it writes no label and no annotation of Crossplane's"),
             Rule(
                 machinery.CHOSEN,
                 "it names no composition but those that the template of the kind names",

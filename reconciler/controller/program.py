@@ -222,13 +222,13 @@ class Runtime:
         )
 
     def executor(self, *clusters: Cluster) -> Executor:
-        """Return the executor of decisions in these clusters."""
+        """Return the executor of decisions in these clusters, by the time of day of the last."""
         return Executor(
             {cluster.name: cluster for cluster in clusters},
             self.fence,
             manager=self._manager,
             recorder=self.recorder,
-            now=self.clock.now,
+            now=lambda: clusters[-1].connectivity.now(self.clock.now(), self.clock.monotonic()),
         )
 
     def controller(

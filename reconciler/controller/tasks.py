@@ -5,10 +5,11 @@ What time it is comes from a Clock that is passed in, so that waiting is tested 
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
+
+from reconciler.kube.host import uptime
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class SystemClock:
         Not the event loop's time: a process that was stopped in a turn, or whose machine slept,
         would not notice that its lease is another's by now.
         """
-        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+        return uptime()
 
     async def sleep(self, seconds: float) -> None:
         """Return after so many seconds."""

@@ -9,8 +9,9 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple, Required, Self, TypeAlias, TypedDict, Unpack
 
@@ -20,6 +21,7 @@ from reconciler.core.keys import KLUTCH_GROUP
 from reconciler.core.manifest import Manifest, get_int, get_text, is_stub, ref_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import answers, requests
+from reconciler.kube.host import uptime
 from reconciler.kube.limits import MEMORY
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation, Request
 
@@ -73,26 +75,31 @@ class Connectivity:
         self._answered = clock()  # when it did last
         self._followers: list[Callable[[], None]] = []
         self.round_trip = 0.0  # seconds of a quick call lately
-        self._last_date: tuple[str, float] | None = None  # its last Date, and our time then
+        # Its last Date, our time of day then, and `uptime`.
+        self._date = ""
+        self.dated: tuple[datetime, float, float] | None = None
         self.history = 1  # counts up where the server is set back, say to a backup
         self._former, self._viewed = set[object](), asyncio.Event()  # views of a former history
         self._viewed.set()
 
     def note_date(self, text: str) -> None:
         """Note the header Date of an answer, which has whole seconds."""
-        if text:
-            self._last_date = text, time.time()
+        if text and text != self._date:
+            self._date, self.dated = text, None
+            with suppress(ValueError, OverflowError):
+                self.dated = parsedate_to_datetime(text).astimezone(UTC), time.time(), uptime()
 
     @property
     def ahead(self) -> float | None:
         """By how many seconds our clock is ahead of the cluster's; None: it gave no time."""
-        if self._last_date is None:
-            return None
-        text, ours = self._last_date
-        try:
-            return ours - parsedate_to_datetime(text).timestamp()
-        except ValueError:
-            return None
+        return None if self.dated is None else self.dated[1] - self.dated[0].timestamp()
+
+    def now(self, here: datetime, passed: float) -> datetime:
+        """Return the cluster's time of day, which no step of our clock changes.
+
+        `here` is ours, for a cluster that gave none; `passed` as `uptime`.
+        """
+        return self.dated[0] + timedelta(seconds=passed - self.dated[2]) if self.dated else here
 
     def answered(self, took: float = 0.0) -> None:
         """Note that the cluster dealt with a call, with any outcome, and how long it took."""

@@ -2,10 +2,16 @@
 
 import contextlib
 import os
+import time
 from pathlib import Path
 from typing import Final
 
 MANY_FILES: Final = 2**20  # what Linux gives by itself
+
+
+def uptime() -> float:
+    """Return seconds since some start, also those for which this machine slept."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def home_directory() -> Path:

@@ -26,23 +26,11 @@ from reconciler.core.manifest import Manifest, get_int, get_list, get_text, name
 from reconciler.core.refs import CLUSTER_ROLE, DEPLOYMENT, EVENT, LEASE, NAMESPACE, SECRET, Ref
 from tests.images import __main__ as make_images
 from tests.nodes import machine, running
-from tests.support import clusters, helm
+from tests.support import clusters, helm, steady_load
 from tests.support.bound_scenes import ACCEPTED, BIND, Scene, at_home
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.offers import offered
-from tests.support.steady_load import (
-    POD,
-    Leaders,
-    Load,
-    Pods,
-    beside,
-    credentials,
-    follow,
-    generation_of,
-    numbers,
-    write_newer,
-)
 
 CLAIMS: Final = 500
 NEWER: Final = "0.1.1"
@@ -73,8 +61,8 @@ class Release:
     live: LiveCluster
     lease: str
     home: Path
-    pods: Pods = field(default_factory=Pods)
-    leaders: Leaders = field(default_factory=Leaders)
+    pods: steady_load.Pods = field(default_factory=steady_load.Pods)
+    leaders: steady_load.Leaders = field(default_factory=steady_load.Leaders)
     generations: list[str] = field(default_factory=list)  # ReplicaSets, one after the other
 
     async def upgrade(self, *more: str) -> None:
@@ -106,14 +94,14 @@ class Release:
     async def _rolled(self) -> str:
         """Return the ReplicaSet of all pods, once they are as the Deployment says."""
         deployment = await self.deployment()
-        found = (await self.live.cluster.list(POD, namespace=BIND)).items
+        found = (await self.live.cluster.list(steady_load.POD, namespace=BIND)).items
         seen = get_int(deployment, "status", "observedGeneration")
         assert seen == get_int(deployment, "metadata", "generation"), "not seen yet"
         wanted = get_int(deployment, "spec", "replicas")
         for count in ("replicas", "updatedReplicas", "availableReplicas"):
             assert get_int(deployment, "status", count) == wanted, deployment["status"]
         assert len(found) == wanted, [name_of(one) for one in found]
-        (generation,) = {generation_of(one) for one in found}
+        (generation,) = {steady_load.generation_of(one) for one in found}
         return generation
 
     def see_lease(self, event: str, live: Manifest) -> None:
@@ -129,7 +117,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert make_images.main(["--output", str(made), "klutch-bind", "konnector"]) == 0
     for name in ("klutch-bind", "konnector"):
         source = made / f"{name}.oci.tar"
-        write_newer(source, made / f"{name}-newer.oci.tar", name=name, tag=NEWER)
+        steady_load.write_newer(source, made / f"{name}-newer.oci.tar", name=name, tag=NEWER)
     return made
 
 
@@ -205,9 +193,9 @@ async def watched(*releases: Release) -> AsyncIterator[None]:
     ways = []
     for one in releases:
         cluster = one.live.cluster
-        ways.append(follow(cluster, POD, one.pods.see, namespace=BIND))
-        ways.append(follow(cluster, LEASE, one.see_lease, namespace=BIND))
-    async with beside(*ways):
+        ways.append(steady_load.follow(cluster, steady_load.POD, one.pods.see, namespace=BIND))
+        ways.append(steady_load.follow(cluster, LEASE, one.see_lease, namespace=BIND))
+    async with steady_load.beside(*ways):
         yield
 
 
@@ -216,7 +204,9 @@ async def test_nothing_is_lost_by_upgrade_and_rollback_under_load(scene, tmp_pat
     for one in releases:
         await one.upgrade()
     await scene.bound(ACCEPTED, within=WITHIN)
-    load = Load(scene.app.cluster, scene.plane.cluster, scene.offer.kind, random.Random("upgrades"))
+    load = steady_load.Load(
+        scene.app.cluster, scene.plane.cluster, scene.offer.kind, random.Random("upgrades")
+    )
     mark = scene.plane.audit.mark()
     async with watched(*releases), load.served():
         began = time.monotonic()
@@ -257,9 +247,9 @@ async def test_a_konnector_that_reads_nothing_replaces_none(both, tmp_path):
     deployment = await release.deployment()
     assert get_int(deployment, "status", "updatedReplicas") == 1
     assert get_int(deployment, "status", "availableReplicas") == 2
-    pods = (await release.live.cluster.list(POD, namespace=BIND)).items
+    pods = (await release.live.cluster.list(steady_load.POD, namespace=BIND)).items
     ready = [one for one in pods if is_ready(one)]
-    assert {generation_of(one) for one in ready} == {release.generations[-1]}
+    assert {steady_load.generation_of(one) for one in ready} == {release.generations[-1]}
     await release.upgrade()  # which brings the rights
     assert release.generations[0] != release.generations[-1]
 
@@ -267,8 +257,8 @@ async def test_a_konnector_that_reads_nothing_replaces_none(both, tmp_path):
 async def probed(release: Release) -> bool:
     """Return if a kubelet has asked a pod that is not of the last generation if it is ready."""
     cluster = release.live.cluster
-    found = (await cluster.list(POD, namespace=BIND)).items
-    newer = [one for one in found if generation_of(one) != release.generations[-1]]
+    found = (await cluster.list(steady_load.POD, namespace=BIND)).items
+    newer = [one for one in found if steady_load.generation_of(one) != release.generations[-1]]
     failed = {
         get_text(one, "regarding", "name")
         for one in (await cluster.list(EVENT, namespace=BIND)).items
@@ -283,7 +273,7 @@ def is_ready(pod: Manifest) -> bool:
     return ready is not None and ready.status == conditions.TRUE
 
 
-async def under_load(load: Load, release: Release, rollout: Awaitable[None]) -> None:
+async def under_load(load: steady_load.Load, release: Release, rollout: Awaitable[None]) -> None:
     """Roll pods, go on for some answers more, and print the slowest of all these."""
     began, answers = time.monotonic(), len(load.waited)
     await rollout
@@ -308,7 +298,7 @@ def only_rolled(release: Release) -> None:
     assert len(release.pods.generations) == sum(pods)
 
 
-def only_what_was_deleted_is_gone(scene: Scene, load: Load, mark: int) -> None:
+def only_what_was_deleted_is_gone(scene: Scene, load: steady_load.Load, mark: int) -> None:
     """Assert it of copies, as seen, and as the API server was asked."""
     deleted = {name for name, one in load.claims.items() if one.deleted}
     asked = {
@@ -323,13 +313,13 @@ def only_what_was_deleted_is_gone(scene: Scene, load: Load, mark: int) -> None:
     assert all(len(uids) == 1 for uids in load.uids.values())
 
 
-async def alike(scene: Scene, load: Load) -> bool:
+async def alike(scene: Scene, load: steady_load.Load) -> bool:
     """Return whether both sides have what developers wanted last, with the provider's answer."""
     wanted = {name: one.number for name, one in load.claims.items() if not one.deleted}
     for live in (scene.app, scene.plane):
-        found = numbers((await live.cluster.list(scene.offer.kind)).items)
+        found = steady_load.numbers((await live.cluster.list(scene.offer.kind)).items)
         assert found == {name: (number, number) for name, number in wanted.items()}
-        assert credentials((await live.cluster.list(SECRET)).items) == wanted
+        assert steady_load.credentials((await live.cluster.list(SECRET)).items) == wanted
     return True
 
 

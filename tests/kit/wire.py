@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from email.utils import format_datetime
 from typing import Any, Final
 
 import orjson
@@ -20,6 +21,7 @@ from reconciler.kube.credentials import Auth, CredentialSource
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import Request
 from reconciler.kube.transport import Answer
+from tests.kit import virtual_time
 from tests.kit.answers import Refused
 from tests.kit.api_model import CUT, ApiModel, Call, Reply
 from tests.kit.api_store import CRDS, Change
@@ -168,4 +170,5 @@ async def _none() -> AsyncIterator[bytes]:
 
 
 def _answer(reply: Reply) -> Answer:
-    return Answer(reply.status, CIMultiDictProxy(CIMultiDict()), reply.content)
+    date = format_datetime(virtual_time.now(), usegmt=True)
+    return Answer(reply.status, CIMultiDictProxy(CIMultiDict(Date=date)), reply.content)

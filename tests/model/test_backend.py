@@ -36,9 +36,10 @@ from tests.support.bound_scenes import (
 )
 from tests.support.clusters import LiveCluster
 from tests.support.faults import Faults, Meanwhile, on
-from tests.support.forward_clock import ForwardClock
+from tests.support.forward_clock import ForwardClock, SetClock
 from tests.support.konnector_scenes import equals
 from tests.support.offers import CREDENTIALS, Offer, define_again, offered, publish_template
+from tests.support.settled import settled
 
 GRACE = Settings().export_grace
 CONFIG: Manifest = {"resource": "configmaps", "version": "v1"}
@@ -139,6 +140,15 @@ async def test_a_request_fails_after_a_minute_and_all_expire_after_ten(
         assert await scene.on_plane(api.API_SERVICE_EXPORT, x.name) is None
         await ask(scene, x.resource)
         await until(lambda: scene.on_plane(api.API_SERVICE_EXPORT, x.name))
+
+
+async def test_a_request_is_as_old_as_the_api_server_says(scene: Scene) -> None:
+    async with scene.backend(clock=SetClock(timedelta(days=2))) as made:
+        await scene.make_space()
+        await scene.request()
+        await in_phase(scene, "Succeeded")
+        await settled(made)
+        await in_phase(scene, "Succeeded")
 
 
 # Exports

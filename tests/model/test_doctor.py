@@ -12,18 +12,8 @@ from klutchctl.entry import ExitCode
 from reconciler import api
 from reconciler.controller.lease import micro
 from reconciler.controller.tasks import SystemClock
-from reconciler.core import conditions, keys, names
+from reconciler.core import conditions, keys, names, refs
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import (
-    COMPOSITE_DEFINITION,
-    COMPOSITION,
-    COMPOSITION_REVISION,
-    CRD,
-    FUNCTION_REVISION,
-    LEASE,
-    NAMESPACE,
-    Kind,
-)
 from reconciler.core.times import format_time
 from reconciler.doctor.diagnosis import Check, Examination, Finding, Level
 from reconciler.doctor.examine import ACCESS_REVIEW, examine
@@ -80,14 +70,14 @@ class Scene:
         """Make a Lease that was renewed that long ago, and return when."""
         time = SystemClock().now() - ago
         spec = {"holderIdentity": "x", "leaseDurationSeconds": 15, "renewTime": micro(time)}
-        await hand.create(LEASE, name, namespace=at, spec=spec)
+        await hand.create(refs.LEASE, name, namespace=at, spec=spec)
         return format_time(time)
 
     async def bound(self, beat: timedelta | None = None, space: str = "") -> None:
         """Make an export, and a konnector's heartbeat."""
         labels = {} if space else {keys.FLEET: self.fleet.name, keys.CLUSTER: "shop"}
         space = space or self.space
-        await self.plane.create(NAMESPACE, space, metadata={"labels": labels})
+        await self.plane.create(refs.NAMESPACE, space, metadata={"labels": labels})
         wire = WireObjects(self.plane.live.name, self.plane.live.cluster, space)
         await wire.create(api.API_SERVICE_EXPORT)
         await wire.create(api.CLUSTER_BINDING)
@@ -113,7 +103,7 @@ async def scene(fleet: Fleet, on_plane: Hand, in_app: Hand) -> Scene:
     made = fleets.fleet(
         control_planes=fleet.control_planes.values(), clusters=fleet.clusters.values()
     )
-    await on_plane.create(NAMESPACE, BIND)
+    await on_plane.create(refs.NAMESPACE, BIND)
     return Scene(replace(made, name=fleet.name), on_plane, in_app)
 
 
@@ -182,7 +172,7 @@ async def test_a_konnector_on_the_control_plane(scene: Scene) -> None:
     )
     scene.fleet = replace(hosted, name=scene.fleet.name)
     space = names.app_cluster_binding_space("klutch-fleet", "shop")
-    await scene.plane.create(NAMESPACE, "klutch-fleet")
+    await scene.plane.create(refs.NAMESPACE, "klutch-fleet")
     spec = {"kubeconfigSecretRef": {"namespace": "klutch-fleet", "name": "x", "key": "kubeconfig"}}
     place = (api.APP_CLUSTER_BINDING, "shop")
     await scene.plane.create(*place, namespace="klutch-fleet", spec={**spec, "apiExports": []})
@@ -194,13 +184,13 @@ async def test_a_konnector_on_the_control_plane(scene: Scene) -> None:
     assert f"Lease {space}/klutch-bind on control plane eu was last renewed at {since}" in said
 
 
-@pytest.mark.parametrize("kind", [LEASE, api.CLUSTER_BINDING])
+@pytest.mark.parametrize("kind", [refs.LEASE, api.CLUSTER_BINDING])
 async def test_what_may_not_be_read_is_no_problem_and_no_crash(scene: Scene, kind: Any) -> None:
     """That a right is missing, the check of rights says."""
     await scene.lease(scene.app, names.KONNECTOR_LEASE, LONG)
     scene.faults.add(on(kind=kind), forbidden())
     found = {name: level for name, (level, _) in (await scene.examined()).items()}
-    assert found == ({} if kind is LEASE else {"shop": WARNING, "eu": WARNING})
+    assert found == ({} if kind is refs.LEASE else {"shop": WARNING, "eu": WARNING})
 
 
 async def test_a_cluster_that_is_held_back_says_so_and_hides_no_stopped_agent(scene: Scene) -> None:
@@ -212,8 +202,14 @@ async def test_a_cluster_that_is_held_back_says_so_and_hides_no_stopped_agent(sc
     assert (level, said.endswith("klutchctl explain identity")) == (PROBLEM, True)
 
 
-XR = Kind("doctored.example", "v1", "XDatabase", "xdatabases", namespaced=False)
-KINDS = (COMPOSITION, COMPOSITION_REVISION, COMPOSITE_DEFINITION, FUNCTION_REVISION, XR)
+XR = refs.Kind("doctored.example", "v1", "XDatabase", "xdatabases", namespaced=False)
+KINDS = (
+    refs.COMPOSITION,
+    refs.COMPOSITION_REVISION,
+    refs.COMPOSITE_DEFINITION,
+    refs.FUNCTION_REVISION,
+    XR,
+)
 
 
 class Composing(NamedTuple):
@@ -224,15 +220,15 @@ class Composing(NamedTuple):
     async def install(self, *versions: str) -> None:
         """Make Crossplane's CRDs; definitions are served in these versions."""
         for kind in KINDS:
-            named = versions if kind == COMPOSITE_DEFINITION else ("v1",)
+            named = versions if kind == refs.COMPOSITE_DEFINITION else ("v1",)
             served = [version_of(OPEN, one, storage=one == "v1") for one in named]
             spec = spec_of(kind, served) | {"scope": "Cluster"}
-            await self.plane.create(CRD, kind.resource, spec=spec)
+            await self.plane.create(refs.CRD, kind.resource, spec=spec)
             await established(self.plane.live.cluster, kind)
         spec = {"group": XR.group, "names": {"plural": XR.plural, "kind": XR.kind}}
-        await self.plane.create(COMPOSITE_DEFINITION, XR.resource, spec=spec)
+        await self.plane.create(refs.COMPOSITE_DEFINITION, XR.resource, spec=spec)
 
-    async def composes(self, kind: Kind, name: str, mode: str) -> None:
+    async def composes(self, kind: refs.Kind, name: str, mode: str) -> None:
         of = {"apiVersion": XR.api_version, "kind": XR.kind}
         body: dict[str, Any] = {"pipeline": [{"step": "a"}]} if mode == "Pipeline" else {}
         await self.plane.create(kind, name, spec={"compositeTypeRef": of, "mode": mode, **body})
@@ -247,7 +243,7 @@ class Composing(NamedTuple):
 @pytest.fixture
 async def composing(fleet: Fleet, on_plane: Hand) -> Composing:
     made = fleets.fleet(control_planes=fleet.control_planes.values(), clusters=())
-    await on_plane.create(NAMESPACE, BIND)
+    await on_plane.create(refs.NAMESPACE, BIND)
     return Composing(replace(made, name=fleet.name), on_plane, Faults())
 
 
@@ -259,10 +255,10 @@ async def test_nothing_is_said_where_there_is_no_crossplane(composing: Composing
 @pytest.mark.parametrize("versions", [("v1",), ("v1", "v2")], ids=["1.20", "2.x"])
 async def test_a_composition_of_mode_resources_stops_an_upgrade(composing, versions) -> None:
     await composing.install(*versions)
-    await composing.composes(COMPOSITION, "good", "Pipeline")
+    await composing.composes(refs.COMPOSITION, "good", "Pipeline")
     (ok,), code = await composing.examined()
     assert (ok.level, code) == (Level.OK, ExitCode.SUCCESS)
-    await composing.composes(COMPOSITION, "bad", "Resources")
+    await composing.composes(refs.COMPOSITION, "bad", "Resources")
     (problem,), code = await composing.examined()
     assert (problem.level, code) == (Level.PROBLEM, ExitCode.HELD_BACK)
     after = "v2" in versions
@@ -273,7 +269,7 @@ async def test_a_composition_of_mode_resources_stops_an_upgrade(composing, versi
 
 async def test_a_revision_counts_while_a_composite_resource_uses_it(composing: Composing) -> None:
     await composing.install("v1")
-    await composing.composes(COMPOSITION_REVISION, "pg-1", "Resources")
+    await composing.composes(refs.COMPOSITION_REVISION, "pg-1", "Resources")
     (ok,), _ = await composing.examined()
     assert ok.level is Level.OK
     await composing.plane.create(XR, "one", spec={"compositionRevisionRef": {"name": "pg-1"}})
@@ -284,16 +280,16 @@ async def test_a_revision_counts_while_a_composite_resource_uses_it(composing: C
 
 @pytest.mark.parametrize("kind", KINDS[1:])
 async def test_what_may_not_be_read_is_named_and_hides_no_problem(
-    composing: Composing, kind: Kind
+    composing: Composing, kind: refs.Kind
 ) -> None:
     await composing.install("v1", "v2")
-    await composing.composes(COMPOSITION, "bad", "Resources")
-    await composing.composes(COMPOSITION_REVISION, "pg-1", "Resources")
+    await composing.composes(refs.COMPOSITION, "bad", "Resources")
+    await composing.composes(refs.COMPOSITION_REVISION, "pg-1", "Resources")
     composing.faults.add(on("list", kind=kind), forbidden())
     (problem, unread), code = await composing.examined()
     assert (problem.level, code) == (Level.PROBLEM, ExitCode.HELD_BACK)
     assert f"{kind.resource} may not be listed" in unread.message
-    composing.faults.add(on("list", kind=COMPOSITION), forbidden())
+    composing.faults.add(on("list", kind=refs.COMPOSITION), forbidden())
     (unread,), code = await composing.examined()
     assert (unread.level, code) == (Level.WARNING, ExitCode.SUCCESS)
-    assert COMPOSITION.resource in unread.message
+    assert refs.COMPOSITION.resource in unread.message

@@ -4,6 +4,8 @@ What is only absent deletes nothing, a lost copy is not made again, until a pers
 """
 
 import asyncio
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from konnector import CONTROL_PLANE
@@ -15,7 +17,8 @@ from tests.kit.clusters import model_of
 from tests.support import losses
 from tests.support.bound_scenes import BIND, Scene, conditions, gone, has, remove, secret, until
 from tests.support.faults import Faults, broken, on
-from tests.support.konnector import konnector
+from tests.support.forward_clock import SetClock
+from tests.support.konnector import USUAL, konnector
 from tests.support.konnector_claims import bound, claim, degraded
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_scenes import CLUSTER_WIDE, event, sides, working
@@ -60,6 +63,24 @@ async def test_a_confirmation_means_what_was_an_orphan_when_it_came(scene: Scene
             await losses.withdraw(scene, keys.CONFIRM_ORPHANS)
             await losses.confirm(scene, keys.CONFIRM_ORPHANS, f"others.example,{scene.offer.name}")
             await until(lambda: lacks(many, second, third, fourth))
+
+
+async def test_no_clock_of_ours_ends_the_grace_of_an_orphan(scene: Scene) -> None:
+    """A machine begins with an old time, and a time service sets it; the control plane has one."""
+    many, clock = losses.Many(scene, 1), SetClock()
+    settings = replace(USUAL, orphan_grace=timedelta(hours=1))
+    async with scene.backend(), konnector(scene.app.connection, settings, clock=clock) as made:
+        await bound(scene)
+        await many.make("orders")
+        clock.off = timedelta(days=-900)
+        await many.lose_instance(*many.names)
+        await until(lambda: orphaned(many, *many.names))
+        for clock.off in (timedelta(0), timedelta(days=900)):
+            await many.touch()
+            await settled(made)
+            assert await many.orphans() == many.names
+        await asyncio.sleep(3600)
+        await until(lambda: lacks(many, *many.names))
 
 
 async def test_a_kind_that_a_restored_control_plane_cannot_read_stops_no_other(

@@ -7,6 +7,17 @@ from datetime import datetime, timedelta
 from reconciler.controller.tasks import SystemClock
 
 
+class SetClock(SystemClock):
+    """A clock that is set to another time of day, while it goes on."""
+
+    def __init__(self, off: timedelta = timedelta()) -> None:
+        super().__init__()
+        self.off = off
+
+    def now(self) -> datetime:
+        return super().now() + self.off
+
+
 class ForwardClock:
     """The time of this machine, or later: whoever sleeps notices when the clock is put forward."""
 

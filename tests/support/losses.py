@@ -54,6 +54,12 @@ class Many:
     async def lose_copy(self, name: str) -> None:
         await remove(self.scene.plane, self.kind, self.scene.service_namespace, name)
 
+    async def touch(self) -> None:
+        """Let the konnector look at all copies again."""
+        for name in await self.there():
+            ref = Ref("", self.kind, self.scene.service_namespace, name)
+            await note(self.scene.plane, ref, "touched", format_time(SystemClock().now()))
+
     async def orphans(self) -> list[str]:
         """Return the names of the copies that are marked as orphans."""
         scene = self.scene

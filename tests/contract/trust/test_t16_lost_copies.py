@@ -16,20 +16,11 @@ from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, Ref
+from tests.support import losses
 from tests.support.bound_scenes import Scene, gone, new, read, remove, served, until
 from tests.support.eventually import eventually
 from tests.support.konnector import AGENT, konnector
 from tests.support.konnector_claims import bound, is_idle
-from tests.support.losses import (
-    Many,
-    confirm,
-    deletes_since,
-    lose,
-    measured,
-    reported,
-    reported_of,
-    says,
-)
 from tests.support.made_again import assert_nothing_passes, give, make_again, use_names, used
 from tests.support.offers import define_again
 from tests.support.settled import settled
@@ -50,7 +41,7 @@ def creates(scene: Scene, mark: int) -> list[str]:
 
 
 async def test_a_control_plane_restored_without_copies_gets_no_new_ones(scene: Scene) -> None:
-    many, lost = Many(scene, 7), 4
+    many, lost = losses.Many(scene, 7), 4
     async with scene.backend():
         async with konnector(scene.app.connection):
             await bound(scene)
@@ -59,19 +50,19 @@ async def test_a_control_plane_restored_without_copies_gets_no_new_ones(scene: S
             await many.lose_copy(name)
         mark = scene.plane.audit.mark()
         async with konnector(scene.app.connection) as made:
-            await until(lambda: says(scene, *HELD))
-            assert await until(lambda: reported(scene, "RecreationHeld"))
+            await until(lambda: losses.says(scene, *HELD))
+            assert await until(lambda: losses.reported(scene, "RecreationHeld"))
             for name in many.names[:lost]:
-                await until(partial(reported_of, scene, name, "RecreationHeld"))
+                await until(partial(losses.reported_of, scene, name, "RecreationHeld"))
             await eventually(lambda: is_idle(made))
             assert creates(scene, mark) == []
-            assert measured(made, "klutch_held_writes_total", verb="create") >= lost
-            await confirm(scene, keys.CONFIRM_RECREATE, "others.shop.example")
+            assert losses.measured(made, "klutch_held_writes_total", verb="create") >= lost
+            await losses.confirm(scene, keys.CONFIRM_RECREATE, "others.shop.example")
             await eventually(lambda: is_idle(made))
             assert creates(scene, mark) == []
-            await confirm(scene, keys.CONFIRM_RECREATE, scene.offer.name)
+            await losses.confirm(scene, keys.CONFIRM_RECREATE, scene.offer.name)
             await until(lambda: many.are_there("orders"))
-            await until(lambda: says(scene, "RecreationAllowed", ""))
+            await until(lambda: losses.says(scene, "RecreationAllowed", ""))
 
 
 async def its_kind(scene: Scene) -> None:
@@ -111,13 +102,13 @@ async def test_the_only_instance_of_a_kind_is_not_made_anew_unasked(scene: Scene
         await bound(scene)
         was, mark = uid_of(await scene.copy()), scene.plane.audit.mark()
         await LOSSES[how](scene)
-        await until(lambda: reported_of(scene, "orders", "RecreationHeld"))
+        await until(lambda: losses.reported_of(scene, "orders", "RecreationHeld"))
         await settled(running)
         assert creates(scene, mark) == []
         await scene.create_instance("others", size="1Gi")
         await until(lambda: scene.is_marked("others"))
         assert (await scene.copy(), len(creates(scene, mark))) == (None, 1)
-        await confirm(scene, keys.CONFIRM_RECREATE, scene.offer.name)
+        await losses.confirm(scene, keys.CONFIRM_RECREATE, scene.offer.name)
         await until(scene.is_marked)
         assert uid_of(await scene.copy()) != was
 
@@ -141,7 +132,7 @@ async def test_an_old_deletion_ends_no_copy_of_a_later_life(scene: Scene, case: 
             await until(lambda: is_orphan(scene))
             await settled(running)
             assert uid_of(await scene.copy() or {}) == uid_of(later)
-            assert deletes_since(scene.plane, mark) == []
+            assert losses.deletes_since(scene.plane, mark) == []
 
 
 async def is_orphan(scene: Scene) -> bool:
@@ -192,13 +183,13 @@ async def test_one_that_a_restore_brings_is_held(scene: Scene) -> None:
         async with konnector(scene.app.connection):
             await bound(scene)
             marks = annotations_of(await scene.instance())
-        await lose(app, Ref(app.name, kind, scene.app_namespace, "orders"))
+        await losses.lose(app, Ref(app.name, kind, scene.app_namespace, "orders"))
         await remove(scene.plane, kind, scene.service_namespace, "orders")
         await copied(scene, "orders", marks)
         mark = scene.plane.audit.mark()
         async with konnector(scene.app.connection) as running:
-            await until(lambda: reported_of(scene, "orders", "RecreationHeld"))
+            await until(lambda: losses.reported_of(scene, "orders", "RecreationHeld"))
             await settled(running)
             assert creates(scene, mark) == []
-            await confirm(scene, keys.CONFIRM_RECREATE, scene.offer.name)
+            await losses.confirm(scene, keys.CONFIRM_RECREATE, scene.offer.name)
             await until(scene.is_marked)

@@ -14,6 +14,7 @@ from reconciler.core import keys
 from reconciler.core.decision import Patch
 from reconciler.core.refs import NAMESPACE, SECRET, ObjectKey
 from reconciler.core.times import format_time
+from reconciler.kube.cluster import Connectivity
 from reconciler.kube.store import Store
 from tests.support.space_objects import NOW, SPACE, cluster_binding, live, live_like, mapping
 
@@ -25,6 +26,7 @@ class Cluster:
 
     def __init__(self, name, uid):
         self.name, self.uid, self.binding, self.notes = name, uid, None, {}
+        self.connectivity = Connectivity()
 
     async def get(self, ref, *, metadata_only=False):
         if ref.kind == CLUSTER_BINDING:

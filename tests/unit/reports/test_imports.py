@@ -10,16 +10,7 @@ from reconciler.core.manifest import Manifest, get_map, put
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load_valid_part
 from reconciler.planning import planner
-from reconciler.reports.imports import (
-    Import,
-    Imports,
-    belongs,
-    documents,
-    imports,
-    place,
-    settled,
-    units_of,
-)
+from reconciler.reports import imports
 from tests.support.fleet_texts import TEMPLATE, document, tree
 from tests.support.scenes import (
     MODES,
@@ -53,7 +44,7 @@ SAID = {
     "state": "Accepted",
 }
 NOBODY = (plane(), cluster())
-ONE = Import("gi.o", "pgs", ("shop",), (SAID,), {})
+ONE = imports.Import("gi.o", "pgs", ("shop",), (SAID,), {})
 NARROW = {**SAID, "names": ["a"]}
 
 
@@ -83,7 +74,7 @@ def foreign(*claims, clusters=("shop",)):
 
 def found(here, *wanted):
     read = fleet(*(wanted or NOBODY))
-    return imports(read, here.live(read))
+    return imports.imports(read, here.live(read))
 
 
 CLAIMS = {
@@ -163,12 +154,12 @@ def test_clusters_that_are_bound_alike_share_a_binding():
     change(here, "away", API_SERVICE_BINDING, POSTGRES, [one_more], "spec", "permissionClaims")
     made = found(here, plane(), cluster("shop"), cluster("web"), cluster("away"))
     assert sorted(one.clusters for one in made.found) == [("away",), ("shop", "web")]
-    assert units_of(made.found) == 3
+    assert imports.units_of(made.found) == 3
 
 
 def test_what_is_ours_or_in_the_files_is_not_imported():
-    assert found(applied(), *NOBODY, binding()) == Imports(())
-    assert found(foreign(), *NOBODY, binding()) == Imports(())
+    assert found(applied(), *NOBODY, binding()) == imports.Imports(())
+    assert found(foreign(), *NOBODY, binding()) == imports.Imports(())
 
 
 @pytest.mark.parametrize("with_secret", [True, False])
@@ -197,7 +188,9 @@ def test_parameters_only_where_they_are_known_to_be_in_force():
 
 
 def written(loaded, *found_):
-    return "\n---\n".join("\n".join(manifests.yaml_lines(o)) for o in documents(loaded, found_))
+    return "\n---\n".join(
+        "\n".join(manifests.yaml_lines(o)) for o in imports.documents(loaded, found_)
+    )
 
 
 def test_the_documents_take_over_what_they_name_and_change_nothing():
@@ -212,7 +205,7 @@ def test_the_documents_take_over_what_they_name_and_change_nothing():
     wanted = fleet(*files, f"---\n{text}\n")
     assert len(wanted.units) == 2
     plan = planner.plan(wanted, here.live(wanted))
-    assert settled(made, plan) == made
+    assert imports.settled(made, plan) == made
     assert not plan.widened
     assert read.units == {}
 
@@ -223,7 +216,7 @@ def test_what_its_file_would_change_is_left_alone():
     wanted = fleet(
         *NOBODY, binding(more=", claims: [{resource: secrets, version: v1, owner: Provider}]")
     )
-    kept = settled(made, planner.plan(wanted, here.live(wanted)))
+    kept = imports.settled(made, planner.plan(wanted, here.live(wanted)))
     assert kept.found == ()
     assert "taking it over would change /spec/permissionClaims" in kept.left[0][1]
 
@@ -248,7 +241,7 @@ def without_state(claim):
 
 
 def test_a_new_template_has_what_is_accepted_anywhere_as_its_most():
-    narrow = Import("gi.o", "pgs", ("away",), (NARROW,), {})
+    narrow = imports.Import("gi.o", "pgs", ("away",), (NARROW,), {})
     template, all_of_it, less = said_of(repository(), ONE, narrow)
     claims = [without_state(NARROW), without_state(SAID)]
     assert template[:2] == ("Template", "pgs")
@@ -283,7 +276,7 @@ def test_names_that_are_taken_are_not_taken_again():
     }
     names = [name for _, name, _ in said_of(repository(taken), ONE)]
     assert names == ["pgs", "pgs-2"]
-    first, *_ = said_of(repository(), Import("gi.o", long, ("shop",), (), {}))
+    first, *_ = said_of(repository(), imports.Import("gi.o", long, ("shop",), (), {}))
     assert first[1] == "x" * 40
 
 
@@ -305,7 +298,7 @@ def test_where_the_file_belongs(include, path):
         tree({"fleet.yaml": document("Fleet", "acme", f"{{include: {include}}}")}), []
     )
     assert made is not None
-    assert place(made, "imported.yaml") == path
+    assert imports.place(made, "imported.yaml") == path
     if path:
-        assert belongs(made, path)
-    assert not belongs(made, "../bindings/imported.yaml")
+        assert imports.belongs(made, path)
+    assert not imports.belongs(made, "../bindings/imported.yaml")

@@ -7,20 +7,8 @@ import pytest
 
 from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin, Problem
+from reconciler.fleet import values
 from reconciler.fleet.load import load_valid_part
-from reconciler.fleet.values import (
-    Access,
-    AppCluster,
-    Claim,
-    ControlPlane,
-    DeletionPolicy,
-    Konnector,
-    Mode,
-    Owner,
-    Rbac,
-    Unit,
-    UnitKey,
-)
 from reconciler.reports.pr_diff import Edit, Effect, edits
 from tests.support import fleets
 from tests.support.fleet_texts import (
@@ -231,22 +219,22 @@ def test_a_list_that_is_only_longer_is_reported_whole():
 
 
 OTHER: dict[str, Any] = {
-    "access": Access(context="other"),
+    "access": values.Access(context="other"),
     "adopt": "other",
-    "mode": Mode.APP_CLUSTER_BINDING,
+    "mode": values.Mode.APP_CLUSTER_BINDING,
     "labels": {"a": "b"},
-    "konnector": Konnector(deploy=True),
+    "konnector": values.Konnector(deploy=True),
     "app_cluster_binding": ("other", "other"),
     "parameters": {"a": 1},
     "template_namespaces": ("klutch-bind",),
     "claims": (fleets.claim(names=("a",)),),
-    "deletion_policy": DeletionPolicy.BLOCK,
-    "depends_on": (UnitKey("shop", "x", "ys"),),
+    "deletion_policy": values.DeletionPolicy.BLOCK,
+    "depends_on": (values.UnitKey("shop", "x", "ys"),),
 }
 THINGS: dict[Any, tuple[Any, set[str]]] = {
-    AppCluster: (fleets.app_cluster(), {"suspended"}),
-    ControlPlane: (fleets.control_plane(), {"pretty_name"}),
-    Unit: (
+    values.AppCluster: (fleets.app_cluster(), {"suspended"}),
+    values.ControlPlane: (fleets.control_plane(), {"pretty_name"}),
+    values.Unit: (
         fleets.unit(),
         {"binding", "template", "claims", "deletion_policy", "depends_on", "labels"},
     ),
@@ -264,9 +252,9 @@ def loaded_of(thing):
     assert found is not None
     fleet = found.fleet
     match thing:
-        case AppCluster():
+        case values.AppCluster():
             fleet = replace(fleet, clusters={thing.name: thing})
-        case ControlPlane():
+        case values.ControlPlane():
             fleet = replace(fleet, control_planes={thing.name: thing})
         case _:
             fleet = replace(fleet, units={thing.key: thing})
@@ -286,17 +274,17 @@ def test_a_change_of_each_field_is_an_edit(kind, field):
 
 
 PARTS: dict[str, tuple[Any, Any]] = {
-    "access": (fleets.app_cluster(), Access()),
-    "konnector": (fleets.app_cluster(), Konnector()),
+    "access": (fleets.app_cluster(), values.Access()),
+    "konnector": (fleets.app_cluster(), values.Konnector()),
     "claims": (fleets.unit(), fleets.claim()),
 }
 CHANGED: dict[str, Any] = {
     "secret": ("name", "key"),
     "in_cluster": True,
     "deploy": True,
-    "rbac": Rbac.FULL,
+    "rbac": values.Rbac.FULL,
     "overrides": {"a": 1},
-    "owner": Owner.CONSUMER,
+    "owner": values.Owner.CONSUMER,
     "names": ("a",),
     "namespaces": ("a",),
     "labels": ((("a", "b"),),),
@@ -321,7 +309,7 @@ def test_a_change_within_a_field_is_an_edit(name, field):
 
 
 @dataclass(frozen=True)
-class LaterClaim(Claim):
+class LaterClaim(values.Claim):
     reaches_more: str = ""
 
 
@@ -335,18 +323,18 @@ def test_a_claim_that_may_reach_further_by_a_later_field_decides_over_rights():
 
 
 @dataclass(frozen=True)
-class LaterCluster(AppCluster):
+class LaterCluster(values.AppCluster):
     trusts_more: str = ""
 
 
 @dataclass(frozen=True)
-class LaterUnit(Unit):
+class LaterUnit(values.Unit):
     trusts_more: str = ""
 
 
 LATER: dict[str, tuple[Any, Any]] = {
-    "cluster": (LaterCluster, AppCluster),
-    "unit": (LaterUnit, Unit),
+    "cluster": (LaterCluster, values.AppCluster),
+    "unit": (LaterUnit, values.Unit),
 }
 
 

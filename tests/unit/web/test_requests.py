@@ -5,16 +5,6 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from reconciler.web import requests
-from reconciler.web.requests import (
-    Buckets,
-    Cookie,
-    Proxies,
-    Request,
-    RequestRefused,
-    Response,
-    Router,
-    address_key,
-)
 from reconciler.web.serve import answer_of
 
 
@@ -78,7 +68,7 @@ def test_targets(raw, path, query):
     ],
 )
 def test_targets_that_are_refused(raw):
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(requests.RequestRefused) as refused:
         requests.query(requests.target(raw)[1])
     assert refused.value.status == 400
     assert "evil" not in refused.value.sentence
@@ -100,7 +90,7 @@ def test_headers(fields, wanted):
 
 @pytest.mark.parametrize("name", ["Authorization", "Origin", "Sec-Fetch-Site", "Referer"])
 def test_headers_that_may_not_come_twice(name):
-    with pytest.raises(RequestRefused, match="comes twice"):
+    with pytest.raises(requests.RequestRefused, match="comes twice"):
         requests.headers([(name, "a"), (name.lower(), "a")])
 
 
@@ -125,7 +115,7 @@ def test_cookies(header, wanted):
 @pytest.mark.parametrize("values", [("1", "2"), ("1", "1"), ("", "1")])
 def test_a_cookie_of_ours_that_comes_twice(name, values):
     header = "; ".join(f"{name}={value}" for value in values)
-    with pytest.raises(RequestRefused, match="a cookie comes twice"):
+    with pytest.raises(requests.RequestRefused, match="a cookie comes twice"):
         requests.cookies(f"a=1; {header}")
 
 
@@ -133,28 +123,33 @@ def test_a_cookie_of_ours_that_comes_twice(name, values):
     ("cookie", "wanted"),
     [
         (
-            Cookie("klutch-bind-s", "a=-_.", 3600, secure=False),
+            requests.Cookie("klutch-bind-s", "a=-_.", 3600, secure=False),
             "klutch-bind-s=a=-_.; Max-Age=3600; Path=/; HttpOnly; SameSite=Lax",
         ),
         (
-            Cookie("__Host-klutch-ui", "", 0, secure=True),
+            requests.Cookie("__Host-klutch-ui", "", 0, secure=True),
             "__Host-klutch-ui=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax; Secure",
         ),
     ],
 )
 def test_cookies_that_are_set(cookie, wanted):
-    assert answer_of(Response(cookies=(cookie,))).headers["Set-Cookie"] == wanted
+    assert answer_of(requests.Response(cookies=(cookie,))).headers["Set-Cookie"] == wanted
 
 
 @pytest.mark.parametrize("text", ["a;b", "a\r\nb", "a b", 'a"b', "a,b", "a\\b", "ü", "a\0"])
 def test_a_cookie_is_one_cookie(text):
-    for cookie in (Cookie("name", text, 1, secure=True), Cookie(text, "value", 1, secure=True)):
+    for cookie in (
+        requests.Cookie("name", text, 1, secure=True),
+        requests.Cookie(text, "value", 1, secure=True),
+    ):
         with pytest.raises(ValueError, match="a cookie that cannot be sent"):
-            answer_of(Response(cookies=(cookie,)))
+            answer_of(requests.Response(cookies=(cookie,)))
 
 
 def test_a_header_may_come_twice():
-    answer = answer_of(Response(302, headers=(("Link", "a"), ("Link", "b"))), [("Allow", "GET")])
+    answer = answer_of(
+        requests.Response(302, headers=(("Link", "a"), ("Link", "b"))), [("Allow", "GET")]
+    )
     assert answer.status == 302
     assert answer.headers.getall("Link") == ["a", "b"]
     assert answer.headers["Allow"] == "GET"
@@ -163,9 +158,9 @@ def test_a_header_may_come_twice():
 @pytest.mark.parametrize("value", ["a\r\nSet-Cookie: b", "a\nb", "a\rb", "a\0b", "a\x7f"])
 def test_a_header_is_one_header(value):
     for response in (
-        Response(302, headers=(("Location", value),)),
-        Response(302, headers=((value, "a"),)),
-        Response(200, content_type=value),
+        requests.Response(302, headers=(("Location", value),)),
+        requests.Response(302, headers=((value, "a"),)),
+        requests.Response(200, content_type=value),
     ):
         with pytest.raises(ValueError, match="a header that cannot be sent"):
             answer_of(response)
@@ -173,7 +168,7 @@ def test_a_header_is_one_header(value):
 
 def named(name):
     async def handler(request):
-        return Response(200, f"{name} {dict(request.parts)}".encode())
+        return requests.Response(200, f"{name} {dict(request.parts)}".encode())
 
     return handler
 
@@ -192,8 +187,8 @@ ROUTES = {
 
 async def answered(method, path):
     try:
-        return (await Router(ROUTES)(Request(method, path))).body.decode()
-    except RequestRefused as refused:
+        return (await requests.Router(ROUTES)(requests.Request(method, path))).body.decode()
+    except requests.RequestRefused as refused:
         return refused.status, dict(refused.headers)
 
 
@@ -234,7 +229,7 @@ async def test_the_way_of_a_request(method, path, wanted):
 
 def test_two_routes_for_the_same_paths():
     with pytest.raises(ValueError, match="two routes are for the paths of /ui/"):
-        Router({"/ui/{page}": {}, "/ui/{name}": {}})
+        requests.Router({"/ui/{page}": {}, "/ui/{name}": {}})
 
 
 PROXY = "10.0.0.7"
@@ -274,7 +269,7 @@ TRUSTED = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
     ],
 )
 def test_a_clients_address(peer, forwarded, client):
-    assert str(Proxies(TRUSTED).client(ip_address(peer), forwarded)) == client
+    assert str(requests.Proxies(TRUSTED).client(ip_address(peer), forwarded)) == client
 
 
 @pytest.mark.parametrize(
@@ -292,7 +287,7 @@ def test_a_clients_address(peer, forwarded, client):
 )
 def test_a_proxy_that_nobody_named_is_noticed(calls, unnamed):
     """S17."""
-    proxies = Proxies(TRUSTED)
+    proxies = requests.Proxies(TRUSTED)
     for peer, forwarded in calls:
         proxies.client(ip_address(peer), forwarded)
     assert proxies.unnamed == unnamed
@@ -306,7 +301,7 @@ def taken(buckets, times, *, at=NOW, key="a"):
 
 
 def test_a_burst_and_then_a_rate():
-    buckets = Buckets(rate=10, burst=40)
+    buckets = requests.Buckets(rate=10, burst=40)
     assert taken(buckets, 40) == [0.0] * 40
     assert buckets.take("a", NOW) == pytest.approx(0.1, abs=1e-3)
     assert buckets.take("a", NOW + 0.05) == pytest.approx(0.05, abs=1e-3)
@@ -315,34 +310,34 @@ def test_a_burst_and_then_a_rate():
 
 
 def test_what_was_refused_costs_nothing():
-    buckets = Buckets(rate=1, burst=1)
+    buckets = requests.Buckets(rate=1, burst=1)
     assert taken(buckets, 1000)[0] == 0.0
     assert buckets.take("a", NOW + 1.0) == 0.0
 
 
 def test_a_bucket_holds_no_more_than_a_burst():
-    buckets = Buckets(rate=10, burst=3)
+    buckets = requests.Buckets(rate=10, burst=3)
     taken(buckets, 1)
     assert [one == 0.0 for one in taken(buckets, 4, at=NOW + 3600)] == [True] * 3 + [False]
 
 
 def test_each_key_has_its_own():
-    buckets = Buckets(rate=1, burst=1)
+    buckets = requests.Buckets(rate=1, burst=1)
     assert taken(buckets, 1) == taken(buckets, 1, key="b") == [0.0]
 
 
 def test_a_clock_that_is_set_back_locks_nobody_out():
-    buckets = Buckets(rate=10, burst=40)
+    buckets = requests.Buckets(rate=10, burst=40)
     taken(buckets, 40)
     assert buckets.take("a", NOW - 86400) <= 0.1 + 1e-3
     assert buckets.take("a", NOW - 86400 + 0.2) > 0.0  # nor does it give a new burst
-    buckets = Buckets(rate=10, burst=2)
+    buckets = requests.Buckets(rate=10, burst=2)
     taken(buckets, 2)
     assert buckets.take("a", NOW - 3600) > 0.0
 
 
 def test_full_buckets_are_forgotten():
-    buckets = Buckets(rate=10, burst=40)
+    buckets = requests.Buckets(rate=10, burst=40)
     for number in range(1000):
         buckets.take(f"key {number}", NOW)
     for number in range(1000):
@@ -351,7 +346,7 @@ def test_full_buckets_are_forgotten():
 
 
 def test_memory_is_bounded():
-    buckets = Buckets(rate=10, burst=40, most=100)
+    buckets = requests.Buckets(rate=10, burst=40, most=100)
     for number in range(1000):
         buckets.take(f"key {number}", NOW)
     assert len(buckets) == 100
@@ -368,4 +363,4 @@ def test_memory_is_bounded():
     ],
 )
 def test_a_client_chooses_among_the_addresses_of_its_network(address, key):
-    assert address_key(ip_address(address)) == key
+    assert requests.address_key(ip_address(address)) == key

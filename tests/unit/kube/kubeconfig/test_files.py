@@ -10,17 +10,7 @@ import pytest
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.kube import kubeconfig
-from reconciler.kube.connection import (
-    BasicAuth,
-    CertificateAndHeader,
-    ClientCertificate,
-    Connection,
-    ExecPlugin,
-    NoCredential,
-    Token,
-    TokenFile,
-)
+from reconciler.kube import connection, kubeconfig
 from reconciler.kube.kubeconfig import ContextSummary
 from tests.support.kubeconfigs import CERTIFICATE, KEY, b64, document, leaks, text
 
@@ -29,7 +19,7 @@ EXEC = {
     "command": "login",
     "interactiveMode": "Never",
 }
-PLUGIN = ExecPlugin(
+PLUGIN = connection.ExecPlugin(
     command="login",
     args=(),
     env=(),
@@ -38,7 +28,7 @@ PLUGIN = ExecPlugin(
     interactive_mode="Never",
 )
 PAIR = {"client-certificate-data": b64(CERTIFICATE), "client-key-data": b64(KEY)}
-CLIENT = ClientCertificate(CERTIFICATE, Secret(KEY))
+CLIENT = connection.ClientCertificate(CERTIFICATE, Secret(KEY))
 
 
 @pytest.fixture
@@ -58,14 +48,14 @@ def load(folder, content, **options):
 
 
 USERS = {
-    "nobody": ({}, NoCredential()),
-    "a token": ({"token": "abc"}, Token(Secret("abc"))),
+    "nobody": ({}, connection.NoCredential()),
+    "a token": ({"token": "abc"}, connection.Token(Secret("abc"))),
     "a token file wins over a token": (
         {"token": "abc", "tokenFile": "/run/token"},
-        TokenFile(Path("/run/token")),
+        connection.TokenFile(Path("/run/token")),
     ),
-    "a password": ({"username": "me", "password": "pw"}, BasicAuth("me", Secret("pw"))),
-    "an empty password": ({"username": "me"}, BasicAuth("me", Secret(""))),
+    "a password": ({"username": "me", "password": "pw"}, connection.BasicAuth("me", Secret("pw"))),
+    "an empty password": ({"username": "me"}, connection.BasicAuth("me", Secret(""))),
     "a certificate": (PAIR, CLIENT),
     "a certificate in files beside the kubeconfig": (
         {"client-certificate": "client.crt", "client-key": "./client.key"},
@@ -77,10 +67,13 @@ USERS = {
     ),
     "a certificate and a token, as AKS writes": (
         PAIR | {"token": "abc"},
-        CertificateAndHeader(CLIENT, Token(Secret("abc"))),
+        connection.CertificateAndHeader(CLIENT, connection.Token(Secret("abc"))),
     ),
     "a plug-in": ({"exec": EXEC}, PLUGIN),
-    "a token wins over a plug-in": ({"exec": EXEC, "token": "abc"}, Token(Secret("abc"))),
+    "a token wins over a plug-in": (
+        {"exec": EXEC, "token": "abc"},
+        connection.Token(Secret("abc")),
+    ),
     "empty values are no values": ({"token": "", "tokenFile": "", "auth-provider": None}, None),
     "fields that nobody knows are left alone": ({"new-thing": {"a": 1}}, None),
 }
@@ -88,7 +81,7 @@ USERS = {
 
 @pytest.mark.parametrize(("user", "want"), USERS.values(), ids=USERS.keys())
 def test_credentials(folder, user, want):
-    assert load(folder, document(user=user)).credential == (want or NoCredential())
+    assert load(folder, document(user=user)).credential == (want or connection.NoCredential())
 
 
 CLUSTERS = {
@@ -125,7 +118,7 @@ CLUSTERS = {
 @pytest.mark.parametrize(("cluster", "want"), CLUSTERS.values(), ids=CLUSTERS.keys())
 def test_clusters(folder, cluster, want):
     expected = {"name": "dev", "server": "https://api.example:6443"} | want
-    assert load(folder, document(cluster=cluster)) == Connection(**expected)
+    assert load(folder, document(cluster=cluster)) == connection.Connection(**expected)
 
 
 def test_a_plug_in_is_read_in_full(folder):
@@ -140,7 +133,7 @@ def test_a_plug_in_is_read_in_full(folder):
     del plugin["interactiveMode"]
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": 7}}
     content = document(user={"exec": plugin}, cluster={"extensions": [extension]})
-    assert load(folder, content).credential == ExecPlugin(
+    assert load(folder, content).credential == connection.ExecPlugin(
         command=str(folder / "bin/login"),
         args=(Secret("--secret"), Secret("s")),
         env=(("A", Secret("b")),),
@@ -164,7 +157,9 @@ def test_json_reads_as_yaml(folder):
         b'"clusters":[{"name":"c","cluster":{"server":"https:\\/\\/a"}}],'
         b'"users":[{"name":"u","user":{"token":"t"}}],"current-context":"dev"}'
     )
-    want = Connection("dev", "https://a", Token(Secret("t")), namespace="team-a")
+    want = connection.Connection(
+        "dev", "https://a", connection.Token(Secret("t")), namespace="team-a"
+    )
     assert load(folder, content) == want
 
 
@@ -187,7 +182,7 @@ def test_an_entry_that_no_context_uses_is_never_judged(folder):
     content = document(user={"token": "t"})
     content["users"].append({"name": "broken", "user": {"exec": 7, "token": 8}})
     content["clusters"].append({"name": "broken", "cluster": {"server": "ftp://x"}})
-    assert load(folder, content).credential == Token(Secret("t"))
+    assert load(folder, content).credential == connection.Token(Secret("t"))
 
 
 REFUSED = {
@@ -321,8 +316,8 @@ def test_relative_paths_start_beside_the_file_that_names_them(tmp_path, monkeypa
     users = [{"name": "u", "user": {"tokenFile": "t"}}]
     Path("a/config").write_bytes(text(document(users=[])))
     Path("b/config").write_bytes(text({"users": users}))
-    connection = kubeconfig.load([Path("a/config"), Path("b/config")], environ={})
-    assert connection.credential == TokenFile(tmp_path / "b" / "t")
+    way = kubeconfig.load([Path("a/config"), Path("b/config")], environ={})
+    assert way.credential == connection.TokenFile(tmp_path / "b" / "t")
 
 
 def merged(tmp_path, *documents, context=None):
@@ -336,8 +331,8 @@ def merged(tmp_path, *documents, context=None):
 def test_the_first_entry_of_a_name_wins_whole(tmp_path):
     first = document(user={"token": "first"}, cluster={"server": "https://first"})
     second = document(user={"token": "second"}, cluster={"tls-server-name": "second"})
-    assert merged(tmp_path, first, second) == Connection(
-        "dev", "https://first", Token(Secret("first"))
+    assert merged(tmp_path, first, second) == connection.Connection(
+        "dev", "https://first", connection.Token(Secret("first"))
     )
 
 
