@@ -52,9 +52,11 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 docs: $(DOCS)/.installed
 	rm -rf $(DOCS)/source dist/site && mkdir -p dist
 	$(DOCS)/bin/python -m tests.support.site $(DOCS)/source
+	sed 's|^site_url: .*|&$(VERSION)/|' klutchctl/mkdocs.yml > $(DOCS)/source/mkdocs.yml
 	cd $(DOCS)/source && ../bin/zensical build --clean --strict
 	$(DOCS)/bin/python -m tests.support.site $(DOCS)/source/site/search.json
 	mkdir dist/site && mv $(DOCS)/source/site dist/site/$(VERSION)
+	cp dist/site/$(VERSION)/404.html dist/site
 	echo '[{"version": "$(VERSION)", "title": "$(VERSION)", "aliases": []}]' > dist/site/versions.json
 	echo '<meta http-equiv="refresh" content="0; url=$(VERSION)/">' > dist/site/index.html
 

@@ -1,7 +1,4 @@
-"""The books work as printed: the commands of each run from top to bottom in a new home folder.
-
-The person at a browser is `tests.support.keycloak`.
-"""
+"""The books work as printed: the commands of each run from top to bottom in a new home folder."""
 
 import os
 import re
@@ -26,8 +23,7 @@ pytestmark = pytest.mark.timeout(900)
 # What does not run here: the targets of make run all tests, and this machine may lack the clients.
 CLIENTS = {"kubectl", "psql"}
 LEFT_OUT = {"make"} | (set() if all(map(shutil.which, CLIENTS)) else CLIENTS)
-
-
+# The person at a browser.
 VISITOR = [sys.executable, "-m", "tests.support.keycloak", "door", "%s", "&"]
 
 

@@ -1,8 +1,7 @@
 """`python -m tests.support.site FOLDER`: writes the sources of the site, with generated pages.
 
-With `search.json` of a built site, checks that the search knows each reason by its name.
-
-A line `<!-- generated: NAME -->` of a page becomes what the code has, so no page repeats it.
+With `search.json` of a built site, checks that the search knows each reason by its name. A line
+`<!-- generated: NAME -->` of a page becomes what the code has, so no page repeats it.
 """
 
 import contextlib
@@ -114,26 +113,21 @@ def _text(value: Any) -> str:
     return ", ".join(one if isinstance(one, str) and one else json.dumps(one) for one in values)
 
 
-GENERATORS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
-    one.__name__: one for one in (commands, flags, exit_codes, problems, fleet_files, charts)
-}
-
-
 def page(text: str) -> str:
     """Return a page with what is generated in the place of its marks."""
-    return _MARK.sub(lambda mark: "\n".join(GENERATORS[mark[1]]()), text)
+    return _MARK.sub(lambda mark: "\n".join(globals()[mark[1]]()), text)
 
 
 def reason_pages(book: str) -> Iterator[tuple[str, str]]:
-    found: dict[str, list[str]] = {}
-    known = {one.name for one in reasons(book)}
-    for one in reasons(book):
-        lines = found.setdefault(one.name, [f"# {one.name}"])
-        lines.append(f"{one.section}. In a terminal: `klutchctl explain {one.name}`")
-        for field in FIELDS:
-            if text := one.fields.get(field):
-                lines.append(f"**{field}:** {_linked(text, known - {one.name})}")
-    yield from ((name, "\n\n".join(lines)) for name, lines in found.items())
+    """Yield name and text of each page. `Off` and `off`, one file on macOS, have both texts."""
+    every = list(reasons(book))
+    for name in {one.name: one for one in every}:
+        others, lines = {one.name for one in every} - {name}, [f"# {name}"]
+        for one in (one for one in every if one.name.lower() == name.lower()):
+            lines.append(f"{one.section}. In a terminal: `klutchctl explain {one.name}`")
+            texts = ((field, one.fields[field]) for field in FIELDS)
+            lines += (f"**{field}:** {_linked(text, others)}" for field, text in texts)
+        yield name, "\n\n".join(lines)
 
 
 def _linked(text: str, others: Collection[str]) -> str:
@@ -151,17 +145,18 @@ def _listed(reason: re.Match[str]) -> str:
 
 def unfound(index: Path) -> set[str]:
     """Return the reasons without a page of their name in the search of a built site."""
-    items = json.loads(index.read_text("utf-8"))["items"]
+    items = json.loads(index.read_text("utf-8").lower())["items"]
     names = {one["title"] for one in items if one["location"] == f"reasons/{one['title']}/"}
-    return {one.name for one in reasons((ROOT / "klutchctl/docs" / _BOOK).read_text())} - names
+    every = reasons((ROOT / "klutchctl/docs" / _BOOK).read_text())
+    return {one.name for one in every if one.name.lower() not in names}
 
 
 def main(folder: Path) -> None:
     os.environ["COLUMNS"] = "80"
     source = ROOT / "klutchctl"
     written: dict[str, str | bytes] = {"overrides/partials/actions.html": _ACTIONS}
-    for path in (source / "mkdocs.yml", *sorted((source / "docs").rglob("*.*"))):
-        if path.suffix in {".md", ".svg", ".yml", ".css", ".png"}:
+    for path in sorted((source / "docs").rglob("*.*")):
+        if path.suffix in {".md", ".svg", ".css", ".png"}:
             name, content = str(path.relative_to(source)), path.read_bytes()
             written[name] = page(content.decode()) if path.suffix == ".md" else content
     book = (source / "docs" / _BOOK).read_text("utf-8")

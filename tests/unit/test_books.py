@@ -4,6 +4,8 @@ import contextlib
 import json
 import re
 import shlex
+import shutil
+import subprocess
 import textwrap
 import tomllib
 
@@ -15,40 +17,43 @@ from bind import settings as bind
 from bind.osb import settings as osb
 from klutchctl import main
 from konnector import settings as konnector
+from reconciler.core import keys
 from tests.support import books
 
-FILES, CLUSTERS = (
-    f"klutchctl/docs/{page}.md" for page in ("reference/files", "install/app-clusters")
-)
-AGENTS = (
-    CLUSTERS,
-    "klutchctl/docs/install/front-door.md",
-    "klutchctl/docs/reference/differences.md",
-)
+OF_REFERENCE = ("files", "annotations", "differences")
+FILES, ANNOTATIONS, DIFFERENCES = (f"klutchctl/docs/reference/{one}.md" for one in OF_REFERENCE)
+CLUSTERS, DOOR = (f"klutchctl/docs/install/{one}.md" for one in ("app-clusters", "front-door"))
 CLAIMS = "fleet-example/services/crossplane/*s.yaml"
 CODE_FOLDERS = ("klutchctl", "konnector", "bind", "reconciler", "fleet-example", "tests")
 
 
 def spoken_of(book):
-    """Return the klutchctl commands of a book that a reader need not run as they stand."""
-    for language in ("sh", "text"):
-        for block in books.blocks(book, language):
-            yield from re.findall(r"^(?:\$ )?(klutchctl .*)$", block, re.MULTILINE)
+    """Return the commands of a book that a reader need not run as they stand, in words."""
+    shown = (block for name in ("sh", "text") for block in books.blocks(book, name))
+    for block in (re.sub(r"'[^']*'", "X", one.replace("\\\n", "")) for one in shown):
+        yield from COMMAND.findall(block)
     yield from re.findall(r"`(klutchctl [^`]+)`", books.text(book))
 
 
+COMMAND = re.compile(
+    r"(?:^|[|;]|\bdo\b) *(?:\$ |\w+=\S+ )?((?:klutchctl|kubectl(?! krew)) [^|;>\n]*)", re.MULTILINE
+)
 SPOKEN_OF = {book: lines for book in books.BOOKS if (lines := [*spoken_of(book)])}
 
 
 @pytest.mark.parametrize("book", SPOKEN_OF)
 def test_every_command_that_is_spoken_of_exists_with_its_options(book, capsys):
     for line in SPOKEN_OF[book]:
-        _, *arguments = shlex.split(line.partition(" > ")[0], comments=True)
-        assert main.run([*arguments, "--help"]) == 0, line
-        assert "Usage:" in capsys.readouterr().out
+        program, *arguments = shlex.split(line, comments=True)
+        if program == "klutchctl":
+            assert main.run([*arguments, "--help"]) == 0, line
+            assert "Usage:" in capsys.readouterr().out
+        elif shutil.which(program):
+            command = [program, *arguments, "--help"]
+            assert "kubectl controls" not in subprocess.check_output(command, text=True), line
 
 
-@pytest.mark.parametrize("book", AGENTS)
+@pytest.mark.parametrize("book", [CLUSTERS, DOOR, DIFFERENCES])
 def test_every_flag_of_the_agents_exists(book):
     parsers = [agent._parser() for agent in (bind, osb, konnector)]
     known = {flag for parser in parsers for flag in parser._option_string_actions}
@@ -113,6 +118,12 @@ def test_the_overrides_that_are_shown_make_the_container_of_our_manifests(tmp_pa
     assert ours["resources"] == ready["resources"]
     assert ours["securityContext"].items() >= ready["securityContext"].items()
     assert ours["livenessProbe"]["httpGet"]["path"] == ready["livenessProbe"]["httpGet"]["path"]
+
+
+def test_every_annotation_of_ours_is_in_the_list():
+    known = {one for one in vars(keys).values() if str(one).startswith(keys.OWN_PREFIX)}
+    missing = {one.removeprefix(keys.OWN_PREFIX) for one in known}
+    assert missing - {*re.findall(r"`([a-z-]+)[:`]", books.text(ANNOTATIONS))} == {""}
 
 
 def test_every_make_target_exists():
