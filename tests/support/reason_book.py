@@ -160,6 +160,8 @@ def faults() -> Iterator[str]:
     literals = {one.value for one in every if isinstance(one, ast.Constant)}
     for number, text in enumerate(TEXT.splitlines(), 1):
         name = text.removeprefix("### ")
+        if text.startswith(" "):
+            yield f"{PLACE}:{number}: a field is one line"
         if name in NAMES - literals - elsewhere and name != text:
             yield f"{PLACE}:{number}: nothing gives the reason {name}"
     for one in BOOK:
