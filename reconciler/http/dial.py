@@ -7,11 +7,11 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import httptools
 from aiohappyeyeballs import AddrInfoType, pop_addr_infos_interleave, start_connection
-from yarl import URL
 
 from reconciler.core.addresses import address_of
 from reconciler.http.stream import NoAnswer, explain
@@ -19,6 +19,37 @@ from reconciler.http.stream import NoAnswer, explain
 P = TypeVar("P", bound=asyncio.Protocol)
 
 _LARGEST_HEAD: Final = 2**16  # octets of a proxy's answer
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The server that a URL leads to, or a proxy with what it asks for in Proxy-Authorization.
+
+    `authority` is for the header Host: the host in ASCII, with a port that is not the scheme's.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    authority: str
+    credential: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """Return the origin of a URL, which has http or https. Raises ValueError."""
+        parts = urlsplit(url)
+        host, usual = parts.hostname or "", 443 if parts.scheme == "https" else 80
+        port = usual if parts.port is None else parts.port
+        name = f"[{host}]" if ":" in host else host.rstrip(".")
+        authority = name if port == usual else f"{name}:{port}"
+        pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        octets = base64.b64encode(pair.encode("latin-1", "replace"))
+        credential = "" if parts.username is None else f"Basic {octets.decode()}"
+        return cls(parts.scheme, host.replace("%25", "%"), port, authority, credential)  # of a zone
+
+    @property
+    def tls_name(self) -> str:
+        return self.host.rstrip(".")
 
 
 @dataclass(slots=True)
@@ -29,9 +60,9 @@ class Route:
     reason to refuse an address, or ""; behind a proxy, that chooses the address.
     """
 
-    url: URL
+    server: Origin
     server_name: str
-    proxy: URL | None
+    proxy: Origin | None
     fault: Callable[[str], str]
     connect_timeout: float
     _lookup: "asyncio.Task[list[AddrInfoType] | NoAnswer] | None" = field(default=None, repr=False)
@@ -57,9 +88,9 @@ class Route:
         raise problem.with_traceback(None)
 
     async def _addresses(self) -> list[AddrInfoType] | NoAnswer:
-        end = self.proxy or self.url
+        end = self.proxy or self.server
         # An address is what it is, whatever networks this machine has.
-        flags = socket.AI_NUMERICHOST if address_of(end.host or "") else socket.AI_ADDRCONFIG
+        flags = socket.AI_NUMERICHOST if address_of(end.host) else socket.AI_ADDRCONFIG
         try:
             found: list[Any] = await asyncio.get_running_loop().getaddrinfo(
                 end.host, end.port, type=socket.SOCK_STREAM, flags=flags
@@ -74,12 +105,12 @@ class Route:
         connected = await start_connection(
             addresses, happy_eyeballs_delay=0.25, interleave=1, socket_factory=self._socket
         )
-        first = self.proxy or self.url
-        name = (self.server_name if first is self.url else first.raw_host) or ""
+        first = self.proxy or self.server
+        name = self.server_name if self.proxy is None else first.tls_name
         loop, security = asyncio.get_running_loop(), dict[str, Any]()
         if first.scheme == "https":  # as in client-go, the cluster's authorities know its proxy
             security = {"ssl": tls, "server_hostname": name}
-        if self.proxy is None or self.url.scheme != "https" or tls is None:
+        if self.proxy is None or self.server.scheme != "https" or tls is None:
             return (await loop.create_connection(make, sock=connected, **security))[1]
         outer, tunnel = await loop.create_connection(_Tunnel, sock=connected, **security)
         try:
@@ -96,17 +127,10 @@ class Route:
         protocol.connection_made(inner)
         return protocol
 
-    def proxy_credential(self) -> str:
-        """Return the value of Proxy-Authorization; "" where the proxy asks for none."""
-        if self.proxy is None or self.proxy.user is None:
-            return ""
-        pair = f"{self.proxy.user}:{self.proxy.password or ''}"
-        return "Basic " + base64.b64encode(pair.encode("latin-1", "replace")).decode()
-
     def _connect_request(self) -> bytes:
-        end = f"{self.url.host_subcomponent}:{self.url.port}"
-        credential = self.proxy_credential()
-        field = f"Proxy-Authorization: {credential}\r\n" if credential else ""
+        host = f"[{self.server.host}]" if ":" in self.server.host else self.server.host
+        end, proxy = f"{host}:{self.server.port}", self.proxy
+        field = f"Proxy-Authorization: {proxy.credential}\r\n" if proxy and proxy.credential else ""
         return f"CONNECT {end} HTTP/1.1\r\nHost: {end}\r\n{field}\r\n".encode()
 
     def _socket(self, address: AddrInfoType) -> socket.socket:

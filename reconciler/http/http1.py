@@ -34,11 +34,11 @@ def request_of(
     route: Route, method: str, target: str, fields: Mapping[str, str], body: bytes | None
 ) -> bytes:
     """Return the octets of a request. Raises NoAnswer for texts that would change its meaning."""
-    fields = {"Host": route.url.host_port_subcomponent or "", **fields}
-    if route.proxy is not None and route.url.scheme == "http":
-        target = f"{route.url.origin()}{target}"
-        if credential := route.proxy_credential():
-            fields["Proxy-Authorization"] = credential
+    fields = {"Host": route.server.authority, **fields}
+    if route.proxy is not None and route.server.scheme == "http":
+        target = f"http://{route.server.authority}{target}"
+        if route.proxy.credential:
+            fields["Proxy-Authorization"] = route.proxy.credential
     if body is not None or method not in ("GET", "DELETE"):
         fields["Content-Length"] = str(len(body or b""))
     if not _TARGET.fullmatch(target) or not all(map(_VALUE.fullmatch, fields.values())):

@@ -9,11 +9,9 @@ import contextlib
 import math
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Final, Protocol, TypeAlias
-
-from multidict import CIMultiDict, CIMultiDictProxy
 
 from reconciler.tls import system_text
 
@@ -98,7 +96,7 @@ class Stream(contextlib.AbstractAsyncContextManager["Stream"]):
         self, link: Link, number: int, *, silence: float | None, deadline: float = math.inf
     ) -> None:
         self.status = 0  # until the head is there
-        self.headers = CIMultiDictProxy(CIMultiDict[str]())
+        self.headers: Mapping[str, str] = {}  # by names in lower case, as lists where repeated
         self._link, self._number, self._deadline = link, number, deadline
         self._silence = math.inf if silence is None else silence
         self._unread: list[bytes] = []
@@ -166,9 +164,11 @@ class Stream(contextlib.AbstractAsyncContextManager["Stream"]):
 
     def begin(self, status: int, fields: Fields) -> None:
         """Take in the head of the answer."""
-        self.headers = CIMultiDictProxy(
-            CIMultiDict((k.decode("latin-1"), v.decode("latin-1")) for k, v in fields)
-        )
+        headers: dict[str, str] = {}
+        for octets, value in fields:
+            text, name = value.decode("latin-1"), octets.decode("latin-1").lower()
+            headers[name] = f"{headers[name]}, {text}" if name in headers else text
+        self.headers = headers
         self.status = status
         if not status:
             self.end(NO_HTTP)

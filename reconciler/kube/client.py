@@ -252,7 +252,7 @@ class KubeCluster(Cluster):
     def _note(self, answer: Answer | None, took: float = 0.0) -> None:
         """Note whether the cluster dealt with a call; None is a stream that was opened."""
         if answer is not None:
-            self.connectivity.note_date(answer.headers.get("Date", ""))
+            self.connectivity.note_date(answer.headers.get("date", ""))
         if answer is not None and (answer.status == 401 or answer.status >= 500):
             self.connectivity.failed()
         else:
@@ -351,7 +351,7 @@ def _unusable(request: Request, error: errors.KlutchError) -> errors.ClusterErro
 
 def retry_after_of(answer: Answer) -> float | None:
     """Return the seconds of a Retry-After header (RFC 9110, 10.2.3); dates are not used."""
-    text = answer.headers.get("Retry-After", "")
+    text = answer.headers.get("retry-after", "")
     return float(text) if text.isascii() and text.isdigit() else None
 
 

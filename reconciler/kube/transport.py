@@ -7,17 +7,16 @@ import contextlib
 import functools
 import logging
 import math
+import re
 import ssl
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-from multidict import CIMultiDictProxy
-from yarl import URL
+from urllib.parse import urlsplit
 
 from reconciler.core.errors import ConfigError
-from reconciler.http.dial import Route
+from reconciler.http.dial import Origin, Route
 from reconciler.http.http1 import Pool, request_of
 from reconciler.http.stream import CLOSED, LATE, Excess, NoAnswer, Stream
 from reconciler.kube.answer_stream import ENCODING, Body
@@ -35,13 +34,14 @@ log = logging.getLogger(__name__)
 _LARGEST_REFUSAL: Final = 2**20  # octets of an answer that says what was wrong
 # kube-apiserver closes idle connections later.
 _IDLE_SECONDS: Final = 30.0
+_NEXT_WARNING: Final = re.compile(r", (?=\d{3} )")
 
 
 class Answer(NamedTuple):
-    """A complete answer."""
+    """A complete answer. `headers` have lower-case names."""
 
     status: int
-    headers: CIMultiDictProxy[str]
+    headers: Mapping[str, str]
     body: bytes
 
     def __repr__(self) -> str:  # the body may hold a Secret
@@ -81,12 +81,12 @@ class Transport:
         self._agent = agent
         self._current: _Connections | None = None
         self._closed = self._is_retired = False
-        url, proxy = URL(connection.server, encoded=True), connection.proxy
-        self._prefix = url.raw_path.rstrip("/")
+        server, proxy = Origin.of(connection.server), connection.proxy
+        self._prefix = urlsplit(connection.server).path.rstrip("/")
         self._route = Route(
-            url,
-            (connection.tls_server_name or url.raw_host or "").rstrip("."),
-            None if proxy is None else URL(proxy.reveal()),
+            server,
+            connection.tls_server_name.rstrip(".") or server.tls_name,
+            None if proxy is None else Origin.of(proxy.reveal()),
             self._address_fault,
             limits.connect_timeout,
         )
@@ -118,7 +118,8 @@ class Transport:
         opening = self._call(request, auth, self._limits.read_timeout, deadline)
         async with await opening as stream:
             body = await self._read(stream)
-        for warning in stream.headers.getall("Warning", ()):
+        warnings = stream.headers.get("warning", "")
+        for warning in _NEXT_WARNING.split(warnings) if warnings else ():
             _log_warning(request.ref.cluster, str(request.ref), warning[:300])
         return Answer(stream.status, stream.headers, body)
 
@@ -140,7 +141,7 @@ class Transport:
                 stream = None
             if stream is None:
                 raise NoAnswer(LATE, sent=True)
-            if "Content-Encoding" in stream.headers and refusal is None:
+            if "content-encoding" in stream.headers and refusal is None:
                 raise Excess("a stream is compressed, which was not asked for")
             yield refusal, stream.chunks()
 
@@ -153,7 +154,7 @@ class Transport:
         limit = self._limits.max_body
         if stream.status >= 300:
             limit = min(limit, _LARGEST_REFUSAL)
-        body = Body(stream.headers.get("Content-Encoding", ""), limit=limit, look=current_look())
+        body = Body(stream.headers.get("content-encoding", ""), limit=limit, look=current_look())
         try:
             while parts := await stream.parts():
                 for part in parts:
@@ -170,7 +171,7 @@ class Transport:
         if self._is_retired:
             raise NoAnswer(CLOSED, sent=False, permanent=True)
         connections, route = self._connections(auth.certificate)
-        if route.url.scheme == "https" and route.proxy is None:
+        if route.server.scheme == "https" and route.proxy is None:
             connections.streams = connections.streams or http2.Multiplexer(
                 route, ssl_context(self._connection, auth.certificate, protocols=http2.PROTOCOLS)
             )
@@ -178,7 +179,7 @@ class Transport:
                 ":method": request.method,
                 ":scheme": "https",
                 ":path": f"{self._prefix}{request.target}",
-                ":authority": route.url.host_port_subcomponent or "",
+                ":authority": route.server.authority,
             }
             fields = target | self._fields(request, auth)
             stream = await connections.streams.open(tuple(fields.items()), silence=silence)
@@ -218,7 +219,7 @@ class Transport:
             raise NoAnswer(CLOSED, sent=False, permanent=True)
         route = self._route
         if self._current is None or self._current.certificate != certificate:
-            secured = "https" in (route.url.scheme, route.proxy and route.proxy.scheme)
+            secured = "https" in (route.server.scheme, route.proxy and route.proxy.scheme)
             tls = ssl_context(self._connection, certificate) if secured else None
             if self._current is not None:
                 self._current.retire()

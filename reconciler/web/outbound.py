@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Final, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from yarl import URL
-
 from reconciler.core import addresses
 from reconciler.core.addresses import Address
 from reconciler.core.errors import ConfigError, KlutchError, Retry
 from reconciler.core.secret import Secret
-from reconciler.http.dial import Route
+from reconciler.http.dial import Origin, Route
 from reconciler.http.http1 import Pool, request_of
 from reconciler.http.stream import CLOSED, CUT, LATE, UNREACHED, NoAnswer, Stream
 from reconciler.oidc.grants import Form
@@ -141,7 +139,7 @@ class Http:
         self._plain_http = plain_http
         self._context: ssl.SSLContext | None = None
         self._places = asyncio.Semaphore(_CONNECTIONS)
-        self._pools: dict[tuple[URL, URL | None], Pool] = {}
+        self._pools: dict[tuple[Origin, Origin | None], Pool] = {}
 
     async def __aenter__(self) -> Self:
         """Read the authorities. Raises ConfigError for a `ca_file` or `tls` that is no use."""
@@ -200,7 +198,7 @@ class Http:
             async with asyncio.timeout_at(deadline):
                 await self._places.acquire()
             try:
-                pool, octets = self._prepared(method, URL(url, encoded=True), proxy, body, headers)
+                pool, octets = self._prepared(method, url, proxy, body, headers)
                 async with await pool.open(octets, silence=None, deadline=deadline) as stream:
                     return await _read(url, stream, self._most if most is None else most)
             finally:
@@ -214,23 +212,25 @@ class Http:
         raise OutboundError(url, problem, sent=is_sent)
 
     def _prepared(
-        self, method: str, url: URL, proxy: Secret | None, body: bytes | None, headers: Headers
+        self, method: str, url: str, proxy: Secret | None, body: bytes | None, headers: Headers
     ) -> tuple[Pool, bytes]:
         """Return the connections for a request, and its octets. Raises NoAnswer."""
-        through = None if proxy is None else URL(proxy.reveal())
+        server, parts = Origin.of(url), urlsplit(url)
+        through = None if proxy is None else Origin.of(proxy.reveal())
         judge = self._address_fault
-        if url.scheme == "http" and not self._plain_http:
+        if server.scheme == "http" and not self._plain_http:
             judge = self._loopback_fault
-        route = Route(url, (url.raw_host or "").rstrip("."), through, judge, self._timeout)
+        route = Route(server, server.tls_name, through, judge, self._timeout)
         fields = dict(_USUAL)
         for name, value in dict(headers).items():
             fields[name] = value.reveal() if isinstance(value, Secret) else value
-        octets = request_of(route, method, url.raw_path_qs, fields, body)
+        target = f"{parts.path or '/'}{parts.query and '?'}{parts.query}"
+        octets = request_of(route, method, target, fields, body)
         if self._context is None:
             raise NoAnswer(CLOSED, sent=False)
         self._pools = {key: pool for key, pool in self._pools.items() if not pool.is_empty}
         new = Pool(route, self._context, idle=_IDLE_SECONDS)
-        return self._pools.setdefault((url.origin(), through), new), octets
+        return self._pools.setdefault((server, through), new), octets
 
     def _literal_fault(self, url: str) -> str:
         host = urlsplit(url).hostname or ""
@@ -258,7 +258,7 @@ class Http:
 
 async def _read(url: str, stream: Stream, most: int) -> Answer:
     fault = ""
-    if stream.headers.get("Content-Encoding", "identity").lower() != "identity":
+    if stream.headers.get("content-encoding", "identity").lower() != "identity":
         fault = "the answer is compressed, which was not asked for"
     body = bytearray()
     while not fault and (parts := await stream.parts()):
@@ -267,8 +267,7 @@ async def _read(url: str, stream: Stream, most: int) -> Answer:
             fault = f"the answer is larger than {most // 1024} KiB"
     if fault:
         raise OutboundError(url, fault, status=stream.status, sent=True)
-    headers = {name.lower(): value for name, value in stream.headers.items()}
-    return Answer(stream.status, bytes(body), headers, headers.get("location", ""))
+    return Answer(stream.status, bytes(body), stream.headers, stream.headers.get("location", ""))
 
 
 def _context(ca_file: Path | None) -> ssl.SSLContext:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import orjson
 import pytest
-from multidict import CIMultiDict, CIMultiDictProxy
 
 from reconciler.http.stream import NoAnswer
 from reconciler.kube import client
@@ -171,4 +170,4 @@ async def _none() -> AsyncIterator[bytes]:
 
 def _answer(reply: Reply) -> Answer:
     date = format_datetime(virtual_time.now(), usegmt=True)
-    return Answer(reply.status, CIMultiDictProxy(CIMultiDict(Date=date)), reply.content)
+    return Answer(reply.status, {"date": date}, reply.content)

@@ -4,7 +4,6 @@ from typing import Any
 
 import orjson
 import pytest
-from multidict import CIMultiDict, CIMultiDictProxy
 
 from reconciler.core.errors import Rejected
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, NAMESPACE, Kind, Ref
@@ -142,8 +141,8 @@ WRITE = requests.create(
 
 
 def answer(status, retry_after=None):
-    headers = {} if retry_after is None else {"Retry-After": retry_after}
-    return Answer(status, CIMultiDictProxy(CIMultiDict(headers)), b"")
+    headers = {} if retry_after is None else {"retry-after": retry_after}
+    return Answer(status, headers, b"")
 
 
 LOST = NoAnswer("cut", sent=True)
