@@ -77,9 +77,7 @@ class ServiceInformers(InformerSet[str]):
     def of(self, app_namespace: str) -> ReadYourWrites | None:
         """Return the objects that belong to an app namespace; None until all were seen."""
         service = self._mappings.service(app_namespace) if self._spec.kind.namespaced else ""
-        if self._followed.get(app_namespace) != service:
-            return None
-        return self.synced(app_namespace)
+        return None if self._followed.get(app_namespace) != service else self.synced(app_namespace)
 
     @property
     def read(self) -> list[str]:

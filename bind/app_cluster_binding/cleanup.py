@@ -281,9 +281,7 @@ def let_go(live: Manifest, how: ReleaseTerms, terms: Terms) -> Decision:
         return replace(_annotated(live, marks, how.failure, terms), again=DRAIN_TIMEOUT)
     # A konnector may write that time, too, and is given no more of it.
     left = DRAIN_TIMEOUT - (how.now - since) if since <= how.now + _AHEAD else timedelta()
-    if drains or left <= timedelta():
-        return _delete(live, how, terms)
-    return Decision(again=left)
+    return _delete(live, how, terms) if drains or left <= timedelta() else Decision(again=left)
 
 
 def keep(live: Manifest, failure: Cause, terms: Terms) -> Decision:

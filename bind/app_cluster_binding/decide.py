@@ -185,9 +185,7 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     has_finalizer = keys.APP_CLUSTER_BINDING_CLEANUP in finalizers_of(live)
     if is_deleting(live):
         return cleanup.decide(seen, terms=terms, now=now) if has_finalizer else NOTHING
-    if not has_finalizer:
-        return _finalizer(live, terms)
-    return _serve(seen, terms, now)
+    return _serve(seen, terms, now) if has_finalizer else _finalizer(live, terms)
 
 
 def _finalizer(live: Manifest, terms: Terms) -> Decision:

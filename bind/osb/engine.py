@@ -181,9 +181,7 @@ def move(row: str, outcome: outcomes.Outcome, at: Standing) -> Move:
         return Move.LATER
     moves = TABLE[row]
     found = moves.get(word_of(outcome, at), moves[_ELSE])
-    if found is Move.MISS and at.misses + 1 >= MOST_MISSES:
-        return moves[_LOST]
-    return found
+    return moves[_LOST] if found is Move.MISS and at.misses + 1 >= MOST_MISSES else found
 
 
 def word_of(outcome: outcomes.Outcome, at: Standing) -> str:  # noqa: C901, PLR0911 - a word each

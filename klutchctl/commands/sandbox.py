@@ -229,9 +229,7 @@ def status(
 def _progress(settings: Settings) -> "Progress":
     from klutchctl.sandbox.report import Lines, Terminal
 
-    if sys.stderr.isatty():
-        return Terminal(sys.stderr, color=settings.color)
-    return Lines(sys.stderr)
+    return Terminal(sys.stderr, color=settings.color) if sys.stderr.isatty() else Lines(sys.stderr)
 
 
 def _wanted(

@@ -235,9 +235,7 @@ def _cut_off(seen: Seen, provider: Provider, before: Mapping[str, Condition]) ->
     was_there = last is not None and (
         last.status == conditions.TRUE or last.reason in conditions.CUT_OFF
     )
-    if not seen.synced and not was_there:
-        return None
-    return conditions.false(*found)
+    return None if not seen.synced and not was_there else conditions.false(*found)
 
 
 def cut_off(silent: datetime | None, refused: datetime | None) -> tuple[Cause, str] | None:

@@ -141,9 +141,7 @@ def detached(kind: Kind, instance: Manifest) -> Patch | None:
         change["finalizers"] = [one for one in finalizers if one != keys.SYNCER]
     if copies.is_managed(instance):
         change["annotations"] = {keys.BOUND: None}
-    if not change:
-        return None
-    return modification(APP_CLUSTER, kind, instance, metadata=change)
+    return modification(APP_CLUSTER, kind, instance, metadata=change) if change else None
 
 
 def freed(found: Sequence[Object], crd: Manifest | None, now: datetime) -> Decision:

@@ -6,14 +6,15 @@ Uses no informers: it lists the objects at each look, after the sync has ended.
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from konnector.binding import crd, drain
 from konnector.binding.crd import Owner
 from konnector.binding.drain import Object, Seen
-from konnector.claim import copies, listing, orphans
+from konnector.claim import copies, orphans
 from konnector.context import AgentContext, SyncContext
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.permission_claim.rules import Rule
@@ -154,7 +155,7 @@ class _Left:
 
     async def _copies(self, kind: Kind, service_namespaces: frozenset[str]) -> Sequence[Object]:
         places = service_namespaces if kind.namespaced else [""]
-        return await listing.copies_in(self._link.plane, kind, places)
+        return await copies_in(self._link.plane, kind, places)
 
     async def _copied(self) -> Sequence[Object]:
         """Return the objects that came down by this binding's claims, and would by no other's."""
@@ -200,7 +201,7 @@ def _of(kind: Kind, rules: Sequence[Rule]) -> list[Rule]:
 async def _objects(cluster: Cluster, kind: Kind, *, whole: bool = False) -> list[Object]:
     """Return the objects of a kind; none where the cluster does not serve it."""
     try:
-        return await listing.all_in(cluster, kind, [""], whole=whole)
+        return await all_in(cluster, kind, [""], whole=whole)
     except NotServed:
         return []
 
@@ -313,3 +314,34 @@ class Leftovers(TaskSupervisor):
             if mismatch:
                 return mismatch
         return ""
+
+
+async def all_in(
+    cluster: Cluster, kind: Kind, namespaces: Iterable[str], *, whole: bool = False
+) -> list[tuple[Kind, Manifest]]:
+    """Return the objects of a kind in these namespaces, their metadata or all. Raises NotServed."""
+    return [
+        (kind, one)
+        for namespace in namespaces
+        for one in (await cluster.list(kind, namespace=namespace, metadata_only=not whole)).items
+    ]
+
+
+async def copies_in(
+    plane: Cluster, kind: Kind, namespaces: Iterable[str]
+) -> list[tuple[Kind, Manifest]]:
+    """Return the copies in these namespaces, in whichever version the control plane has them.
+
+    An export, and the CRD of the app cluster, may be behind: that a version is served no more does
+    not tell that there is nothing. It may be "" where none is known. Another scope has no copies.
+    """
+    places = sorted(namespaces)
+    if kind.version:
+        with suppress(NotServed):
+            return await all_in(plane, kind, places)
+    for version in await plane.versions(kind.group):
+        with suppress(NotServed):
+            served = await plane.kind(kind.group, version, kind.plural)
+            alike = served.namespaced == kind.namespaced
+            return await all_in(plane, served, places) if alike else []
+    return []

@@ -35,7 +35,6 @@ Connect: TypeAlias = Callable[[bytes, str], Cluster]
 _Answer: TypeAlias = Literal["answer", "refusal", "none"]
 _Open: TypeAlias = Callable[[Cluster, str], Watching]  # from a resourceVersion
 
-_CALL_TIMEOUT: Final = 30.0  # seconds for calls that are under way over the old connection
 _SILENCE: Final = 12.0  # seconds without an answer before a report
 _PAUSE: Final = 6.0  # seconds between two questions while it answers
 _AGAIN: Final = 1.0  # and while it does not

@@ -125,9 +125,7 @@ def _owner(seen: Seen) -> str:
             return owner
     if seen.provider is None and not consumer:
         return _CONSUMER
-    if seen.consumer is None and not provider:
-        return _PROVIDER
-    return ""
+    return _PROVIDER if seen.consumer is None and not provider else ""
 
 
 def _word(live: Manifest | None, brought: str) -> str:

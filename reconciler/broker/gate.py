@@ -59,9 +59,7 @@ class Gate:
         """Why no call but that for the catalogue is made; "" where they are."""
         if self._denied_for:
             return f"the broker does not accept our credentials: {self._problem}"
-        if len(self._row) >= _IN_A_ROW:
-            return f"the broker does not answer: {self._problem}"
-        return ""
+        return f"the broker does not answer: {self._problem}" if len(self._row) >= _IN_A_ROW else ""
 
     @property
     def pause(self) -> float:

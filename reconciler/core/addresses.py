@@ -159,9 +159,7 @@ def _matches(entry: str, host: str, ip: Address | None, port: str) -> bool:
     name, entry_port = _split_port(entry)
     if entry_port not in ("", port):
         return False
-    if ip is not None:
-        return ip == address_of(name)
-    return bool(name) and _covers(name, host)
+    return bool(name) and _covers(name, host) if ip is None else ip == address_of(name)
 
 
 def _covers(name: str, host: str) -> bool:

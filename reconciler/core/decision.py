@@ -284,9 +284,7 @@ def unchanged(live: Manifest) -> dict[str, JSON]:
 def _without_nulls(value: JSON) -> JSON:
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, _ARRAYS):
-        return [_without_nulls(item) for item in value]
-    return value
+    return [_without_nulls(item) for item in value] if isinstance(value, _ARRAYS) else value
 
 
 def _mixes_bools(one: JSON, other: JSON) -> bool:

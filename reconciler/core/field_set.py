@@ -250,9 +250,7 @@ def _united(entries: Iterable[Manifest]) -> FieldSet:
 
 def _union_below(one: FieldSet, other: FieldSet) -> FieldSet:
     """Unite the fields of two sets below one step."""
-    if not one and not other:
-        return _NOTHING
-    return union(one or _ONLY_ITSELF, other or _ONLY_ITSELF)
+    return _NOTHING if not one and not other else union(one or _ONLY_ITSELF, other or _ONLY_ITSELF)
 
 
 def _valued(items: _Items, wanted: JSON, indexes: Indexes) -> JSON:

@@ -144,9 +144,8 @@ def _scale(suffix: str) -> tuple[int, int]:
     """Return the power of ten and the factor that a suffix stands for."""
     if suffix in _BINARY_SUFFIXES:
         return 0, 1 << _BINARY_SUFFIXES[suffix]
-    if suffix in _DECIMAL_SUFFIXES:
-        return _DECIMAL_SUFFIXES[suffix], 1
-    return int(suffix[1:]), 1
+    decimal = _DECIMAL_SUFFIXES.get(suffix)
+    return int(suffix[1:]) if decimal is None else decimal, 1
 
 
 def _as_set(items: Sequence[JSON]) -> list[JSON]:

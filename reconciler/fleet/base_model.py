@@ -121,9 +121,7 @@ def path_problem(path: str) -> str:
     segments = path.split("/")
     if ".." in segments:
         return "leaves the repository"
-    if "" in segments or "." in segments:
-        return "contains an empty name or a `.`"
-    return ""
+    return "contains an empty name or a `.`" if "" in segments or "." in segments else ""
 
 
 def pattern_problem(text: str) -> str:

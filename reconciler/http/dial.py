@@ -25,43 +25,44 @@ _LARGEST_HEAD: Final = 2**16  # octets of a proxy's answer
 class Origin:
     """The server that a URL leads to, or a proxy with what it asks for in Proxy-Authorization.
 
-    `authority` is for the header Host: the host in ASCII, with a port that is not the scheme's.
+    `authority` is for the header Host: without the port of the scheme. `tls_name` is for TLS.
     """
 
     scheme: str
     host: str
     port: int
     authority: str
+    tls_name: str
     credential: str = field(default="", repr=False)
 
     @classmethod
-    def of(cls, url: str) -> Self:
+    def of(cls, url: str, tls_name: str = "") -> Self:
         """Return the origin of a URL, which has http or https. Raises ValueError."""
         parts = urlsplit(url)
         host, usual = parts.hostname or "", 443 if parts.scheme == "https" else 80
         port = usual if parts.port is None else parts.port
         name = f"[{host}]" if ":" in host else host.rstrip(".")
-        authority = name if port == usual else f"{name}:{port}"
         pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
-        octets = base64.b64encode(pair.encode("latin-1", "replace"))
-        credential = "" if parts.username is None else f"Basic {octets.decode()}"
-        return cls(parts.scheme, host.replace("%25", "%"), port, authority, credential)  # of a zone
-
-    @property
-    def tls_name(self) -> str:
-        return self.host.rstrip(".")
+        basic = f"Basic {base64.b64encode(pair.encode('latin-1', 'replace')).decode()}"
+        return cls(
+            parts.scheme,
+            host.replace("%25", "%"),  # of a zone
+            port,
+            authority=name if port == usual else f"{name}:{port}",
+            tls_name=(tls_name or host).rstrip("."),
+            credential="" if parts.username is None else basic,
+        )
 
 
 @dataclass(slots=True)
 class Route:
     """The way to one server.
 
-    `server_name` is for TLS. `connect_timeout` is in seconds, for each address. `fault` returns the
-    reason to refuse an address, or ""; behind a proxy, that chooses the address.
+    `connect_timeout` is in seconds, for each address. `fault` returns the reason to refuse an
+    address, or ""; behind a proxy, that chooses the address.
     """
 
     server: Origin
-    server_name: str
     proxy: Origin | None
     fault: Callable[[str], str]
     connect_timeout: float
@@ -106,10 +107,9 @@ class Route:
             addresses, happy_eyeballs_delay=0.25, interleave=1, socket_factory=self._socket
         )
         first = self.proxy or self.server
-        name = self.server_name if self.proxy is None else first.tls_name
         loop, security = asyncio.get_running_loop(), dict[str, Any]()
         if first.scheme == "https":  # as in client-go, the cluster's authorities know its proxy
-            security = {"ssl": tls, "server_hostname": name}
+            security = {"ssl": tls, "server_hostname": first.tls_name}
         if self.proxy is None or self.server.scheme != "https" or tls is None:
             return (await loop.create_connection(make, sock=connected, **security))[1]
         outer, tunnel = await loop.create_connection(_Tunnel, sock=connected, **security)
@@ -119,7 +119,7 @@ class Route:
                 message = f"the proxy refused with HTTP {status}"
                 raise NoAnswer(message, sent=False, permanent=True)
             protocol = make()
-            inner = await loop.start_tls(outer, protocol, tls, server_hostname=self.server_name)
+            inner = await loop.start_tls(outer, protocol, tls, server_hostname=self.server.tls_name)
         except BaseException:
             outer.abort()
             raise

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import logging
 import math
-import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping
@@ -34,7 +33,6 @@ log = logging.getLogger(__name__)
 _LARGEST_REFUSAL: Final = 2**20  # octets of an answer that says what was wrong
 # kube-apiserver closes idle connections later.
 _IDLE_SECONDS: Final = 30.0
-_NEXT_WARNING: Final = re.compile(r", (?=\d{3} )")
 
 
 class Answer(NamedTuple):
@@ -81,12 +79,10 @@ class Transport:
         self._agent = agent
         self._current: _Connections | None = None
         self._closed = self._is_retired = False
-        server, proxy = Origin.of(connection.server), connection.proxy
         self._prefix = urlsplit(connection.server).path.rstrip("/")
         self._route = Route(
-            server,
-            connection.tls_server_name.rstrip(".") or server.tls_name,
-            None if proxy is None else Origin.of(proxy.reveal()),
+            Origin.of(connection.server, connection.tls_server_name),
+            None if connection.proxy is None else Origin.of(connection.proxy.reveal()),
             self._address_fault,
             limits.connect_timeout,
         )
@@ -118,9 +114,8 @@ class Transport:
         opening = self._call(request, auth, self._limits.read_timeout, deadline)
         async with await opening as stream:
             body = await self._read(stream)
-        warnings = stream.headers.get("warning", "")
-        for warning in _NEXT_WARNING.split(warnings) if warnings else ():
-            _log_warning(request.ref.cluster, str(request.ref), warning[:300])
+        if warnings := stream.headers.get("warning", ""):
+            _log_warning(request.ref.cluster, str(request.ref), warnings[:600])
         return Answer(stream.status, stream.headers, body)
 
     @contextlib.asynccontextmanager

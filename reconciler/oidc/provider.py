@@ -179,9 +179,7 @@ def _imported(jwk: Mapping[str, object]) -> Key | None:
         return RSAKey.import_key(public)
     if kind == "EC" and public.get("crv") in _CURVES:
         return ECKey.import_key(public)
-    if kind == "OKP" and public.get("crv") == "Ed25519":
-        return OKPKey.import_key(public)
-    return None
+    return OKPKey.import_key(public) if kind == "OKP" and public.get("crv") == "Ed25519" else None
 
 
 # What a provider means that does not say which algorithms it signs with (OpenID Core 2).

@@ -182,9 +182,7 @@ def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> frozenset[K]:
 
 def _differs(old: V | None, new: V) -> bool:
     """Compare identities first: there are tens of thousands, and few of them are new."""
-    if old is new:
-        return False
-    return old is None or (old != new and _bare(old) != _bare(new))
+    return old is not new and (old is None or (old != new and _bare(old) != _bare(new)))
 
 
 def _bare(value: AppCluster | Unit) -> AppCluster | Unit:

@@ -261,6 +261,4 @@ def result_of(report: Report) -> str:
         return "locked"
     if found & _BAD - {Status.HELD, Status.SKIPPED} or report.plan.unseen:
         return "partial"
-    if report.plan.held or found & _BAD:
-        return "held"
-    return "done" if found else "nothing"
+    return "held" if report.plan.held or found & _BAD else "done" if found else "nothing"

@@ -1,15 +1,16 @@
-"""Limits open connections: their number, and the time of each phase."""
+"""Limits open connections: accepts them up to a number, and closes them."""
 
 import asyncio
 import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from reconciler.core.errors import HostError, origin
 from reconciler.web.requests import NOWHERE, address_key, address_of
@@ -18,7 +19,9 @@ _log = logging.getLogger(__name__)
 _BACKLOG: Final = 1024  # who does not fit in tries again after a second
 _BREAK: Final = 0.2  # seconds without accepting where the machine has no room for more
 _FAREWELL: Final = 2.0  # seconds for the end of a TLS connection
-_FRIENDLY: Final = 0.5  # seconds more, in which what is too slow is closed, or answered first
+_LINGER: Final = 1.0  # seconds in which a client can take the answer to what was not read
+_DISCARDED: Final = 16  # pieces of that which are taken off the client
+PIECE: Final = 2**16  # octets that are read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,41 +76,60 @@ class Phase(Enum):
     ANSWER = auto()  # a handler is at work, which is bounded elsewhere, and never cut
 
 
-class Connection:
-    """An accepted connection, which is cut when a phase takes too long."""
+class Connection(asyncio.StreamReaderProtocol):
+    """An accepted connection. It has a `writer` once its handshake is done."""
 
     def __init__(self, open_ones: "dict[Connection, None]", peer: str, limits: Limits) -> None:
-        self._open, self.peer, self.limits = open_ones, peer, limits
+        self._open, self.peer, self.limits, self.phase = open_ones, peer, limits, Phase.HEAD
         self.cut: Callable[[], object] = nothing
         self.on_close: Callable[[], object] = nothing
-        self._timer: asyncio.TimerHandle | None = None
+        self.writer: asyncio.StreamWriter
+        self.reader = asyncio.StreamReader(limit=limits.head)
+        super().__init__(self.reader)
         open_ones[self] = None
-        self.enter(Phase.HEAD)
 
-    def enter(self, phase: Phase) -> None:
-        self.phase = phase
-        self._stop_timer()
-        times = {
-            Phase.HEAD: self.limits.head_time + _FRIENDLY,
-            Phase.BODY: self.limits.body_time + _FRIENDLY,
-            Phase.TAKE: self.limits.take_time,
-        }
-        if phase in times and self in self._open:
-            self._timer = asyncio.get_running_loop().call_later(times[phase], lambda: self.cut())
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        writing = cast("asyncio.Transport", transport)
+        writing.set_write_buffer_limits(high=1, low=0)  # to drain is to have sent all
+        self.writer = asyncio.StreamWriter(writing, self, self.reader, asyncio.get_running_loop())
+        self.cut = writing.abort
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.close()
+        super().connection_lost(error)
+
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False  # the client has left
 
     def close(self) -> None:
-        self._stop_timer()
         self._open.pop(self, None)
         self.on_close()
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    async def send(self, data: bytes) -> None:
+        """Send, and return once the machine has taken all of it. Raises OSError."""
+        async with asyncio.timeout(self.limits.take_time):
+            self.writer.write(data)
+            await self.writer.drain()
+
+    async def leave(self, *, is_read: bool) -> None:
+        """Close, once the client can have taken its answer. Raises OSError.
+
+        To close a socket with octets that nobody read resets it, and the answer may be lost.
+        """
+        async with asyncio.timeout(min(_LINGER, self.limits.body_time)):
+            if is_read:
+                self.writer.close()
+            elif self.writer.can_write_eof():
+                self.writer.write_eof()
+            for _ in range(_DISCARDED):
+                await self.reader.read(PIECE)
+            await self.writer.wait_closed()
 
 
 class Connections:
-    """Accepts connections, at most `limits.connections`, and hands them to a protocol.
+    """Accepts connections, at most `limits.connections`, and has them served.
 
     It accepts by itself, where an asyncio server would do, so that those count whose handshake is
     under way, and each gets the certificate that is good then.
@@ -116,10 +138,10 @@ class Connections:
     def __init__(
         self,
         limits: Limits,
-        protocol: Callable[[Connection], asyncio.BaseProtocol],
+        serve: Callable[[Connection], Awaitable[None]],
         certificate: Callable[[], ssl.SSLContext] | None,
     ) -> None:
-        self._limits, self._protocol, self._certificate = limits, protocol, certificate
+        self._limits, self._serve, self._certificate = limits, serve, certificate
         self._open: dict[Connection, None] = {}  # the oldest first
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -134,17 +156,14 @@ class Connections:
             loop.call_soon(self._admit, accepted, name[0])
             await asyncio.sleep(0)
 
-    def cut(self, *, idle: bool = False) -> None:
-        """Cut all of them; or those alone that wait for a request."""
-        for connection in list(self._open):
-            if not idle or connection.phase is Phase.HEAD:
-                connection.cut()
-
     async def stop(self) -> None:
-        """Cut all of them, and return once no handshake is under way."""
-        self.cut()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        """Cut those that wait for a request, and the others once they have had time to end."""
+        for connection in list(self._open):
+            if connection.phase is Phase.HEAD:
+                connection.cut()
+        ending = asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ending, self._limits.stop_time)
 
     def _admit(self, accepted: socket.socket, host: str) -> None:
         """Take a new connection in, in place of another one where there are too many.
@@ -170,12 +189,16 @@ class Connections:
     async def _connect(self, accepted: socket.socket, connection: Connection) -> None:
         context = self._certificate() if self._certificate else None
         await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: self._protocol(connection),
+            lambda: connection,
             accepted,
             ssl=context,
             ssl_handshake_timeout=self._limits.head_time if context else None,
             ssl_shutdown_timeout=_FAREWELL if context else None,
         )
+        try:
+            await self._serve(connection)
+        finally:
+            connection.cut()
 
     def _ended(
         self, accepted: socket.socket, connection: Connection, task: "asyncio.Task[object]"
@@ -185,8 +208,8 @@ class Connections:
         if error is not None:
             connection.close()
             accepted.close()
-        if isinstance(error, Exception) and not isinstance(error, OSError):  # as handshakes end
-            _log.error("a connection could not be accepted", extra=defect_fields(error))
+        if isinstance(error, Exception) and not isinstance(error, OSError):  # as clients end
+            _log.error("an HTTP connection failed", extra=defect_fields(error))
 
 
 def nothing() -> None:

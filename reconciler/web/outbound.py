@@ -220,7 +220,7 @@ class Http:
         judge = self._address_fault
         if server.scheme == "http" and not self._plain_http:
             judge = self._loopback_fault
-        route = Route(server, server.tls_name, through, judge, self._timeout)
+        route = Route(server, through, judge, self._timeout)
         fields = dict(_USUAL)
         for name, value in dict(headers).items():
             fields[name] = value.reveal() if isinstance(value, Secret) else value

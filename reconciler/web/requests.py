@@ -116,9 +116,10 @@ def plain(request: Request, status: int, sentence: str) -> Response:
 # A proxy may send the whole URL. Its host is as little believed as the header Host.
 _TARGET: Final = re.compile(r"(?:https?://[^/?#]+)?(/[^?#]*)?(?:\?([^#]*))?", re.IGNORECASE)
 _TEXT: Final = re.compile(r"(?:[!-$&-~]|%(?!00)[0-9A-Fa-f]{2})+")
-# Behind these lies who asks, or from where. (The parser refuses others, such as two Hosts.)
+# Behind these lies who asks, or from where, or for what. (The parser refuses two lengths.)
 _SINGLE: Final = frozenset(
-    {"authorization", "origin", "referer", "sec-fetch-site", "content-encoding", "accept"}
+    {"accept", "authorization", "content-encoding", "content-type", "expect", "host", "origin"}
+    | {"referer", "sec-fetch-site", "transfer-encoding", "user-agent"}
 )
 _OURS: Final = ("klutch-", "__host-", "__secure-")
 

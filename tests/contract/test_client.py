@@ -142,8 +142,7 @@ async def test_status_is_written_apart_from_the_rest(cluster, namespace):
     metadata = {"name": "x", "namespace": namespace}
     manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
     status = {"status": {"namespace": "space-x"}}
-    made = await cluster.create(manifest | status, kind, manager=MANAGER)
-    assert get(made, "status") is None
+    assert get(await cluster.create(manifest | status, kind, manager=MANAGER), "status") is None
     patch = status | {"metadata": {"labels": {"ignored": "here"}}}
     after = await cluster.merge_patch(target, patch, manager=MANAGER, subresource="status")
     assert get(after, "status", "namespace") == "space-x"
@@ -226,8 +225,7 @@ async def test_of_lists_a_few_begin_together(control_plane, namespace, monkeypat
         FaultProxy(control_plane.connection) as proxy,
         KubeCluster(proxy.connection, limits=Limits(concurrency=200)) as cluster,
     ):
-        lists = (cluster.list(CONFIG_MAP, namespace=namespace) for _ in range(200))
-        await asyncio.gather(*lists)
+        await asyncio.gather(*(cluster.list(CONFIG_MAP, namespace=namespace) for _ in range(200)))
     assert 1 < proxy.connections <= 64
 
 

@@ -119,8 +119,7 @@ async def test_a_write_is_sent_once_and_its_outcome_is_called_unknown(
         await create(cluster, namespace)
     assert caught.value.outcome_unknown
     assert len(proxy.log) == 1
-    stored = await control_plane.cluster.get(ref(namespace))
-    assert (stored is not None) is (at is AFTER)
+    assert ((await control_plane.cluster.get(ref(namespace))) is not None) is (at is AFTER)
 
 
 async def test_a_delete_with_a_uid_survives_a_lost_answer(proxy, cluster, control_plane, namespace):

@@ -92,8 +92,7 @@ async def test_no_request_is_hidden_in_another(sent):
 @on_uvloop
 async def test_sizes(sent, wanted):
     async with serving(body_time=0.5) as where:
-        answer = await answered(where, sent)
-        assert status(answer) == wanted
+        assert status(await answered(where, sent)) == wanted
 
 
 @pytest.mark.parametrize("piece", [1, 1000, 20_000])

@@ -159,9 +159,7 @@ def _compare(of: Type, old: Any, new: Any, at: Path, into: Comparison) -> None:
 def _shape(of: Type, value: Any) -> str:
     if value is None:
         return "null"
-    if isinstance(value, dict):
-        return "map"
-    return "list" if isinstance(value, list) else "scalar"
+    return "map" if isinstance(value, dict) else "list" if isinstance(value, list) else "scalar"
 
 
 def _compare_maps(of: Type, old: Any, new: Any, at: Path, into: Comparison) -> bool:

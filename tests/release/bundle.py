@@ -55,6 +55,4 @@ def write(target: Path, checkout: Checkout, made: Sequence[Path]) -> None:
 
 
 def _folder(path: Path) -> str:
-    if path.suffix == ".tgz":
-        return "charts"
-    return "crds" if path.suffix == ".yaml" else "images"
+    return {".tgz": "charts", ".yaml": "crds"}.get(path.suffix, "images")

@@ -86,9 +86,7 @@ class Catalogues:
             return self._array(depth - 1)
         if roll < 0.8:
             return {"$ref": self._pick(("#/definitions/x", "#/definitions/y"))}
-        if roll < 0.84:
-            return self._random.random() < 0.5
-        return self._mixed(depth - 1)
+        return self._random.random() < 0.5 if roll < 0.84 else self._mixed(depth - 1)
 
     def _scalar(self) -> dict[str, Any]:
         kind = self._pick(_SCALARS)

@@ -30,7 +30,7 @@ from tests.support.fleet_texts import GOOD
 from tests.support.shells import ran
 
 HEAVY = {
-    "aiohttp", "asyncio", "cryptography", "kubernetes", "logging", "psutil", "pydantic", "rich",
+    "asyncio", "cryptography", "httptools", "kubernetes", "logging", "psutil", "pydantic", "rich",
     "ssl", "uvloop", "yaml",
 }  # fmt: skip
 

@@ -141,7 +141,7 @@ def test_validate_contacts_nothing_and_loads_no_client(repo):
         "import sys\n"
         "from klutchctl import main\n"
         "assert main.run(['validate', 'repo']) == 0\n"
-        "assert not {'aiohttp', 'kubernetes', 'uvloop', 'ssl', 'pygit2'} & set(sys.modules)\n"
+        "assert not {'httptools', 'kubernetes', 'uvloop', 'ssl', 'pygit2'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=repo.parent)
 

@@ -85,9 +85,7 @@ def _hindrance(seen: Seen) -> Next | None:
             return Next(state.of(seen, again=CLOSED))
         case credentials.TAKEN:
             return Next(state.trouble(seen, *taken(seen), again=TAKEN))
-    if (patch := finalized_claim(seen)) is not None:
-        return soon(patch)
-    return None
+    return None if (patch := finalized_claim(seen)) is None else soon(patch)
 
 
 def taken(seen: Seen) -> tuple[Cause, str]:

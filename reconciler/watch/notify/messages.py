@@ -138,9 +138,7 @@ def _of_commit(state: FleetState) -> Standing:
         return Standing(Reason.IN_PLACE)
     if last is not None and last.result == "failed" and last.revision == state.source.revision:
         return Standing(Reason.FAILED, last.why)
-    if state.suspended:
-        return Standing(Reason.SUSPENDED, state.suspended)
-    return Standing(Reason.OPEN)
+    return Standing(Reason.SUSPENDED, state.suspended) if state.suspended else Standing(Reason.OPEN)
 
 
 def _failure(waiting: Waiting) -> Standing | None:

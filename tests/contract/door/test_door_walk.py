@@ -153,8 +153,7 @@ async def test_the_captured_walk(backend, app_cluster, plain, provider, browser,
         "oauth2CodeGrant": {"sid": cli.s, "id": f"{provider.issuer}/{backend.prefix}alice"}
     }
     way = await _leads_to_a_space(backend, response, f"{backend.prefix}alice#{cli.c}")
-    again = await browser.get(plain.port, href)
-    assert again.query["response"] == reply.query["response"]
+    assert (await browser.get(plain.port, href)).query["response"] == reply.query["response"]
     await _serves_the_clis_request(way, response["requests"], offer)
     await _takes_a_claim_and_gives_its_secret(backend, app_cluster, way, response, offer)
 

@@ -92,8 +92,7 @@ CONDITIONS = binding()["status"]["conditions"]
 def with_condition(*more: Any) -> UnitFacts:
     """A binding with these conditions in place of its own of the same types."""
     types = {one["type"] for one in more}
-    usual = [one for one in CONDITIONS if one["type"] not in types]
-    return having(binding=binding(*usual, *more))
+    return having(binding=binding(*[one for one in CONDITIONS if one["type"] not in types], *more))
 
 
 def reporting(kind: str, status: str, reason: str = "", ago: timedelta = LONG_AGO) -> UnitFacts:
@@ -371,8 +370,7 @@ def test_a_konnector_that_stopped_is_dated_by_its_last_renewal():
 
 def test_since_is_the_last_change_and_never_after_now():
     changed = timedelta(minutes=7)
-    facts = reporting("Connected", "True", ago=changed)
-    assert judge(UNIT, facts, now=NOW).since == NOW - changed
+    assert judge(UNIT, reporting("Connected", "True", ago=changed), now=NOW).since == NOW - changed
     assert judge(UNIT, reporting("Connected", "True", ago=-changed), now=NOW).since == NOW
     assert judge(UNIT, UnitFacts(secret=K), now=NOW).since is None
 

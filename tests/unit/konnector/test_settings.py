@@ -254,7 +254,7 @@ from konnector.__main__ import main
 try:
     main()
 finally:
-    loaded = {{"aiohttp", "pydantic", "uvloop", "prometheus_client"}} & sys.modules.keys()
+    loaded = {{"httptools", "pydantic", "uvloop", "prometheus_client"}} & sys.modules.keys()
     print(sorted(loaded), file=sys.stderr)
 """
     run = ran([sys.executable, "-c", script], check=True, timeout=60)

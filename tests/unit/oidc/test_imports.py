@@ -7,7 +7,7 @@ from tests.support.shells import ran
 PROGRAM = """
 import sys
 import reconciler.oidc.grants, reconciler.oidc.tokens
-names = ("httpx", "httpx2", "requests", "aiohttp", "authlib.jose", "authlib.integrations")
+names = ("httpx", "httpx2", "requests", "httptools", "authlib.jose", "authlib.integrations")
 print([name for name in names if name in sys.modules])
 """
 

@@ -72,8 +72,7 @@ def test_an_update_or_a_deletion_past_its_deadline_is_decided_without_a_call() -
 
 def test_the_last_question_within_the_deadline_is_not_far_from_it() -> None:
     before = replace(LATE, operation=operation(deadline=NOW + timedelta(seconds=3)))
-    found = answered(before, POLL, GOES_ON)
-    assert found.pauses[UID].until == NOW + timedelta(seconds=3)
+    assert answered(before, POLL, GOES_ON).pauses[UID].until == NOW + timedelta(seconds=3)
 
 
 # What was there once

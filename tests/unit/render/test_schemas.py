@@ -37,8 +37,7 @@ STATUS = json.loads(status_document.dump(values.board(), state=OPERATED))
 
 @pytest.mark.parametrize("name", ["plan", "status"])
 def test_the_file_is_what_the_types_make(name, capsys):
-    file = str(FOLDER / f"{name}.schema.json")
-    assert main.run(["schema", name, file, "--check"]) == 0
+    assert main.run(["schema", name, str(FOLDER / f"{name}.schema.json"), "--check"]) == 0
     assert main.run(["schema", name]) == 0
     assert capsys.readouterr().out == (FOLDER / f"{name}.schema.json").read_text()
 

@@ -34,8 +34,7 @@ def counting_from(first):
 
 
 def test_a_new_sandbox_gets_ports_for_etcd_and_for_each_cluster():
-    got = state.extend(None, state.app_clusters(1), new_ports=counting_from(20001))
-    assert got == ONE
+    assert state.extend(None, state.app_clusters(1), new_ports=counting_from(20001)) == ONE
 
 
 def test_more_clusters_leave_the_ports_of_the_old_ones_alone():

@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from reconciler.web import requests
-from reconciler.web.serve import answer_of
+from reconciler.web.http1 import fields_of
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_cookie_of_ours_that_comes_twice(name, values):
     ],
 )
 def test_cookies_that_are_set(cookie, wanted):
-    assert answer_of(requests.Response(cookies=(cookie,))).headers["Set-Cookie"] == wanted
+    assert ("Set-Cookie", wanted) in fields_of(requests.Response(cookies=(cookie,)))
 
 
 @pytest.mark.parametrize("text", ["a;b", "a\r\nb", "a b", 'a"b', "a,b", "a\\b", "ü", "a\0"])
@@ -143,19 +143,16 @@ def test_a_cookie_is_one_cookie(text):
         requests.Cookie(text, "value", 1, secure=True),
     ):
         with pytest.raises(ValueError, match="a cookie that cannot be sent"):
-            answer_of(requests.Response(cookies=(cookie,)))
+            fields_of(requests.Response(cookies=(cookie,)))
 
 
 def test_a_header_may_come_twice():
-    answer = answer_of(
-        requests.Response(302, headers=(("Link", "a"), ("Link", "b"))), [("Allow", "GET")]
-    )
-    assert answer.status == 302
-    assert answer.headers.getall("Link") == ["a", "b"]
-    assert answer.headers["Allow"] == "GET"
+    response = requests.Response(302, headers=(("Link", "a"), ("Link", "b")))
+    fields = fields_of(response, [("Allow", "GET")])
+    assert fields[-3:] == [("Link", "a"), ("Link", "b"), ("Allow", "GET")]
 
 
-@pytest.mark.parametrize("value", ["a\r\nSet-Cookie: b", "a\nb", "a\rb", "a\0b", "a\x7f"])
+@pytest.mark.parametrize("value", ["a\r\nSet-Cookie: b", "a\nb", "a\rb", "a\0b", "a\x7f", "\udcff"])
 def test_a_header_is_one_header(value):
     for response in (
         requests.Response(302, headers=(("Location", value),)),
@@ -163,7 +160,7 @@ def test_a_header_is_one_header(value):
         requests.Response(200, content_type=value),
     ):
         with pytest.raises(ValueError, match="a header that cannot be sent"):
-            answer_of(response)
+            fields_of(response)
 
 
 def named(name):

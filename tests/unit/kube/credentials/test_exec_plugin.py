@@ -66,8 +66,7 @@ def alive(script):
 
 
 def test_a_token(on_loop, script):
-    path = script(f"cat <<'END'\n{ANSWER}\nEND")
-    assert on_loop(run(plugin(path))).token == Secret("t")
+    assert on_loop(run(plugin(script(f"cat <<'END'\n{ANSWER}\nEND")))).token == Secret("t")
 
 
 def test_what_a_plug_in_is_given(on_loop, tmp_path):
@@ -125,8 +124,7 @@ def test_a_command_that_the_system_refuses(on_loop, tmp_path):
     path.chmod(0o755)
     with pytest.raises(ConfigError) as caught:
         on_loop(run(plugin(path)))
-    message = f"exec plug-in {path}: cannot be started: No such file or directory"
-    assert str(caught.value) == message
+    assert str(caught.value) == f"exec plug-in {path}: cannot be started: No such file or directory"
 
 
 UNSHOWN = "Run the command by itself: its output may contain a secret, so it is not shown here"

@@ -342,8 +342,7 @@ def test_the_first_current_context_wins(tmp_path):
         "contexts": [{"name": "prod", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "prod",
     }
-    third = {"current-context": "dev"}
-    assert merged(tmp_path, first, second, third).name == "prod"
+    assert merged(tmp_path, first, second, {"current-context": "dev"}).name == "prod"
 
 
 def test_files_that_are_missing_are_skipped(tmp_path):
@@ -381,8 +380,7 @@ PATHS = {
 
 @pytest.mark.parametrize(("explicit", "environ", "want"), PATHS.values(), ids=PATHS.keys())
 def test_where_kubeconfigs_are(explicit, environ, want):
-    found = kubeconfig.search_paths(explicit, environ=environ, home=HOME)
-    assert found == tuple(map(Path, want))
+    assert kubeconfig.search_paths(explicit, environ=environ, home=HOME) == tuple(map(Path, want))
 
 
 def test_contexts_are_listed(tmp_path):
@@ -424,7 +422,7 @@ def test_contexts_are_listed(tmp_path):
 def test_the_module_is_light():
     program = (
         "import sys, reconciler.kube.kubeconfig.files\n"
-        "heavy = {'aiohttp', 'kubernetes', 'asyncio', 'cryptography', 'pydantic'}\n"
+        "heavy = {'httptools', 'kubernetes', 'asyncio', 'cryptography', 'pydantic'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
