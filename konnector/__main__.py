@@ -27,8 +27,7 @@ def _run(arguments: list[str]) -> None:
     if arguments[:1] == ["detach"]:
         from konnector import detach
 
-        asked = detach.parse(arguments[1:])
-        asyncio.run(detach.run(asked, os.environ, host.home_directory()))
+        asyncio.run(detach.run(detach.parse(arguments[1:]), os.environ, host.home_directory()))
         return
     process.until_signal(partial(_serve, settings.parse(arguments, os.environ)))
 

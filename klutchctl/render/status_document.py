@@ -196,8 +196,7 @@ def dump(board: Board, *, state: FleetState | None = None) -> str:
         control_planes=board.planes,
         operation=OperationDocument.of(state) if _is_operated(state) else None,
     )
-    written = adapter().dump_python(document, mode="json", by_alias=True)
-    return indented(written).decode() + "\n"
+    return indented(adapter().dump_python(document, mode="json", by_alias=True)).decode() + "\n"
 
 
 def dump_state(state: FleetState, now: datetime) -> str:

@@ -141,6 +141,5 @@ class AppKubeconfig(TaskSupervisor):
             return "it belongs to another cluster; restart the konnector to serve that one"
         app.rotate(connect(found, APP_CLUSTER))
         self._in_use = InUse(fingerprint, probed.uid)
-        fields = {"secret": str(self._place)}
-        log.info("the app cluster's new kubeconfig is in use", extra=fields)
+        log.info("the app cluster's new kubeconfig is in use", extra={"secret": str(self._place)})
         return ""

@@ -74,8 +74,7 @@ class ClusterBindings:
         await self._executor.execute(voided)
         await self._executor.execute(decide.mirror(await self._still_wanted(seen)))
         await self._executor.execute(self._guards.records())
-        refused = bool(seen.verdict)
-        return min(_AGAIN, decision.again or _AGAIN) if refused else decision.again
+        return min(_AGAIN, decision.again or _AGAIN) if seen.verdict else decision.again
 
     async def _look_at_app_cluster(self) -> None:
         """Read the app cluster's identity, if it answers: the heart beats for the control plane."""

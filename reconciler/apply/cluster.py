@@ -224,8 +224,7 @@ class _Worker:
         if carrier is not None and outcome.status in GOOD:
             await service_objects.note_kubeconfig(self.job.clusters(carrier.cluster), carrier)
         elif self._mends_kubeconfig(change) and outcome.status in GOOD:
-            plane = self._plane.cluster.name
-            await service_objects.note_bindings(change, self.job.clusters, plane)
+            await service_objects.note_bindings(change, self.job.clusters, self._plane.cluster.name)
         if change.action is Action.ADOPT:
             self.adopted[change.ref] = await object_writer.now(change, self.job.clusters)
             if change.ref.kind == API_SERVICE_BINDING:

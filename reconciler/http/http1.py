@@ -44,8 +44,7 @@ def request_of(
     if not _TARGET.fullmatch(target) or not all(map(_VALUE.fullmatch, fields.values())):
         raise NoAnswer("the request cannot be sent as it is", sent=False, permanent=True)
     lines = [f"{name}: {value}\r\n" for name, value in fields.items()]
-    head = f"{method} {target} HTTP/1.1\r\n{''.join(lines)}\r\n"
-    return head.encode("ascii") + (body or b"")
+    return f"{method} {target} HTTP/1.1\r\n{''.join(lines)}\r\n".encode("ascii") + (body or b"")
 
 
 class Pool:

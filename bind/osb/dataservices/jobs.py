@@ -204,9 +204,7 @@ def _next(seen: Seen) -> Step:  # noqa: PLR0911 - a state each
             return "read"
         if not seen.is_restore:
             return "delete"
-        if seen.state in ("", *UNDER_WAY):
-            return "read"
-        return managed.released(seen, *_RESTORED)
+        return "read" if seen.state in ("", *UNDER_WAY) else managed.released(seen, *_RESTORED)
     if seen.is_deleting:
         return managed.released(seen, "Forgotten", "The backup manager gave it no number")
     if seen.after is not None:
@@ -277,9 +275,7 @@ def _found(seen: Seen, found: list[Manifest]) -> Step:
         and number not in seen.named
         and (not seen.is_restore or one.get("backup_id") == seen.backup)
     ]
-    if newer:
-        return _named(seen, min(newer))
-    return "configure" if seen.settings else "create"
+    return _named(seen, min(newer)) if newer else "configure" if seen.settings else "create"
 
 
 def _named(seen: Seen, number: int) -> Decision:

@@ -107,8 +107,7 @@ def test_what_a_line_would_write_stays_out():
 @pytest.mark.parametrize("board", [values.board(), values.board(values.HOSTILE), values.nothing()])
 def test_a_board_alone_is_read_again(board):
     state = status_document.parse(status_document.dump(board), "x")
-    expected = FleetState(name="acme", source=SourceView(revision=board.revision), board=board)
-    assert state == expected
+    assert state == FleetState(name="acme", source=SourceView(revision=board.revision), board=board)
 
 
 def test_the_place_of_a_binding_is_read_again():

@@ -117,8 +117,7 @@ def test_what_is_not_bound():
 
 def test_a_successor_has_what_its_predecessor_had():
     new = Binding("orders", "next", SMALL, {}, predecessor="web")
-    expected = replace(new, parameters=BOUND.parameters, app="shop")
-    assert instances.successor(BOUND, new) == expected
+    assert instances.successor(BOUND, new) == replace(new, parameters=BOUND.parameters, app="shop")
     assert refusal_of(instances.successor, None, new) == (400, "")
 
 
