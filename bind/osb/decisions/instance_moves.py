@@ -53,7 +53,7 @@ class InstanceMoves(Moves):
                 return polls.get(one.state, "changing") + late
         if intent is None or not (is_new and is_open):
             return ""
-        return "asking again" if intent.tries else "asking" if questions else "edited"
+        return ("asking again" if intent.tries else "asking") if questions else "edited"
 
     def _why(self, outcome: Outcome) -> str:
         if self.pause.questions:
