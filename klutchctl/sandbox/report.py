@@ -169,7 +169,9 @@ def _row(context: str, address: str, health: Health, now: float) -> Sequence[str
 
 
 def _word(health: Health) -> str:
-    return "stopped" if health.pid is None else "ready" if health.ready else "not ready"
+    if health.pid is None:
+        return "stopped"
+    return "ready" if health.ready else "not ready"
 
 
 def _facts(health: Health) -> dict[str, object]:

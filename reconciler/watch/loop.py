@@ -261,4 +261,6 @@ def result_of(report: Report) -> str:
         return "locked"
     if found & _BAD - {Status.HELD, Status.SKIPPED} or report.plan.unseen:
         return "partial"
-    return "held" if report.plan.held or found & _BAD else "done" if found else "nothing"
+    if report.plan.held or found & _BAD:
+        return "held"
+    return "done" if found else "nothing"

@@ -225,8 +225,7 @@ async def test_a_commit_on_a_server_is_applied_once(scene, tmp_path):
             marks = scene.marks()
             again = await run("apply", "--auto-approve", "--wait", "-o", "json", *scene.options)
             assert (again.returncode, json.loads(again.stdout)["revision"]) == (0, commit)
-            shown = await run("status", "-o", "json")
-            assert json.loads(shown.stdout)["revision"] == commit
+            assert json.loads((await run("status", "-o", "json")).stdout)["revision"] == commit
             files.server.broken = True
             down = await run("apply", "--auto-approve")
             assert (down.returncode, "500" in down.stderr) == (1, True)

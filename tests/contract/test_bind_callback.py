@@ -82,8 +82,7 @@ async def test_calls_of_others_are_refused_and_the_wait_goes_on():
         }  # fmt: skip
         for name, raw in foreign.items():
             assert (await said(port, raw)).partition(" ")[2] in REFUSED, name
-        elsewhere = call("/?state=ours&code=1", port=port)
-        assert await said(port, elsewhere) == "HTTP/1.1 404 Not Found"
+        assert await said(port, call("/?state=ours&code=1", port=port)) == "HTTP/1.1 404 Not Found"
         posted = call("/callback?state=ours&code=1", port=port, method="POST")
         assert await said(port, posted) == "HTTP/1.1 405 Method Not Allowed"
         with pytest.raises(TimeoutError):

@@ -66,8 +66,7 @@ async def test_which_path_is_a_page():
     }
     async with board() as (_, where):
         for path, code in wanted.items():
-            answer = await answered(where, get(path))
-            assert (path, status(answer)) == (path, code)
+            assert (path, status(await answered(where, get(path)))) == (path, code)
             assert status(await answered(where, get(path, method="HEAD"))) == code
             refused = await answered(where, get(path, "Content-Length: 0", method="POST"))
             assert status(refused) in (400, 404, 405)

@@ -75,8 +75,7 @@ async def failing_webhook(scene: Scene) -> AsyncIterator[None]:
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }
-    made = build(WEBHOOKS, kind.group, webhooks=[webhook])
-    await live.create(made, WEBHOOKS, manager="provider")
+    await live.create(build(WEBHOOKS, kind.group, webhooks=[webhook]), WEBHOOKS, manager="provider")
 
     async def asked() -> bool:
         probe = scene.offer.instance("probe", namespace=scene.space, spec={})

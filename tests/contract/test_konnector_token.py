@@ -271,8 +271,7 @@ async def staged(control_plane, namespace) -> AsyncIterator[Scene]:
         for space in (own, other):
             await space.served()
             for kind in (offer.kind, SECRET):
-                copy = build(kind, COPY, namespace=space.home)
-                await cluster.create(copy, kind, manager="tests")
+                await cluster.create(build(kind, COPY, namespace=space.home), kind, manager="tests")
         token = b64decode(await own.token()).decode()
         async with Konnector(control_plane.connection, token) as konnector:
             yield Scene(made, (own, other), konnector, await needed(own))

@@ -97,8 +97,7 @@ class Scene:
         return self.apply_as_planned()
 
     def apply_as_planned(self) -> Any:
-        done = self.klutchctl("apply", str(self.folder), "--auto-approve", "-o", "json")
-        return json.loads(done)
+        return json.loads(self.klutchctl("apply", str(self.folder), "--auto-approve", "-o", "json"))
 
 
 def lines(plan: Any) -> list[str]:

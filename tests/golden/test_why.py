@@ -18,6 +18,5 @@ def test_an_output(golden, tmp_path, monkeypatch, capsys, *, name, form, extensi
     (tmp_path / "fleet.yaml").write_text(FILES[name])
     live = applied().live(fleet(plane(), cluster(), binding()))
     (tmp_path / "live.json").write_bytes(dump_live(live))
-    target = f"shop/{POSTGRES}"
-    assert main.run(["why", target, "--snapshot", "live.json", "-o", form]) == 0
+    assert main.run(["why", f"shop/{POSTGRES}", "--snapshot", "live.json", "-o", form]) == 0
     golden(capsys.readouterr().out, f"{name}.{extension}")

@@ -282,8 +282,7 @@ class ApiModel:
 
     def _delete(self, call: Call, asked: Asked) -> Object:
         options = orjson.loads(call.body or b"{}")
-        made = self._write(asked).delete(options.get("preconditions", {}))
-        return self._shown(asked, made)
+        return self._shown(asked, self._write(asked).delete(options.get("preconditions", {})))
 
     def _token(self, asked: Asked, body: Object) -> Object:
         if asked.served.kind != SERVICE_ACCOUNT:

@@ -54,8 +54,7 @@ async def test_a_binding_becomes_a_crd_and_all_is_said_of_it(scene: Scene) -> No
         binding = await scene.bind()
         await until(lambda: all_is_well(scene, scene.binding()))
 
-    live = await scene.binding()
-    assert live["status"]["providerPrettyName"] == "Shop Inc"
+    assert (await scene.binding())["status"]["providerPrettyName"] == "Shop Inc"
     crd = await scene.in_app(CRD, scene.offer.name)
     assert crd["metadata"]["ownerReferences"] == [
         {
@@ -303,8 +302,7 @@ async def test_bindings_of_an_old_klutch_are_served_as_they_are(old_scene: Scene
         await until(lambda: scene.copy())
         await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
         await until(lambda: has(scene.instance(), "Ready", "status", "phase"))
-    after = await scene.in_app(CRD, API_SERVICE_BINDING.resource)
-    assert get(after, "spec") == get(before, "spec")
+    assert get(await scene.in_app(CRD, API_SERVICE_BINDING.resource), "spec") == get(before, "spec")
 
 
 async def is_reported(scene: Scene, reason: str, sentence: str) -> bool:

@@ -154,8 +154,7 @@ async def test_without_a_status_subresource_the_status_comes_all_the_same(scene:
         await account.settle("first")
         await account.begin()
         await account.settle()
-        written = [*3 * ["patch here orders"], "create there orders"]
-        assert await account.writes() == written
+        assert await account.writes() == [*3 * ["patch here orders"], "create there orders"]
         assert await account.there.spec() == await account.here.spec() == {"size": "1Gi"}
 
 
@@ -183,8 +182,7 @@ async def test_an_instance_stays_as_long_as_its_copy(scene: Scene) -> None:
 
         await until(is_noted)
         assert finalizers_of(await account.here.read()) == [keys.SYNCER]
-        expected = ["patch/status here orders", "delete there orders"]
-        assert await account.writes() == expected
+        assert await account.writes() == ["patch/status here orders", "delete there orders"]
         await account.there.hold()
         await until(account.here.gone)
         assert await account.there.gone()

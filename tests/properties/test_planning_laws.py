@@ -172,8 +172,7 @@ def part_of(fleet, live, cluster):
         kind: [one for one in items if reads(kind, one, fleet, spaces)]
         for kind, items in seen.objects.items()
     }
-    part = replace(seen, objects=objects, silent=seen.silent & spaces)
-    return Live({"eu": part}, live.clusters)
+    return Live({"eu": replace(seen, objects=objects, silent=seen.silent & spaces)}, live.clusters)
 
 
 @given(before=bound, after=bound, seed=st.integers(0, 10_000), renamed=st.booleans())

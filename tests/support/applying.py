@@ -87,8 +87,7 @@ class Fleet:
             what = f"resources: [{{group: {self.group}, resource: databases}}]"
             where = f"clusters: {{{self.clusters}}}, deletionPolicy: {self.policy}"
             documents.append(document("Binding", self.binding, f"{{{what}, {where}{self.claims}}}"))
-        text = one_file(*documents)
-        (self.folder / "fleet.yaml").write_text(text + self.extra)
+        (self.folder / "fleet.yaml").write_text(one_file(*documents) + self.extra)
 
 
 @dataclass
@@ -177,8 +176,7 @@ class Scene:
     def binding(self) -> Ref:
         if self.fleet.mode is not Mode.DIRECT:
             return self._in_space(api.API_SERVICE_BINDING)
-        bind = names.KLUTCH_NAMESPACE
-        return Ref(self.app.name, api.API_SERVICE_BINDING, bind, self.offer.name)
+        return Ref(self.app.name, api.API_SERVICE_BINDING, names.KLUTCH_NAMESPACE, self.offer.name)
 
     @property
     def whole(self) -> Ref:

@@ -292,8 +292,7 @@ async def at_home(scene: Scene) -> AsyncIterator[None]:
     """Make what a scene needs in its app cluster; at the end all of it goes, and the space."""
     for name in filter(None, (BIND, scene.app_namespace)):
         with contextlib.suppress(AlreadyExists):
-            made = spaces.namespace(name)
-            await scene.app.cluster.create(made, refs.NAMESPACE, manager="tests")
+            await scene.app.cluster.create(spaces.namespace(name), refs.NAMESPACE, manager="tests")
     try:
         yield
     finally:
@@ -330,8 +329,7 @@ async def read(live: LiveCluster, kind: refs.Kind, namespace: str, name: str) ->
 
 
 async def remove(live: LiveCluster, kind: refs.Kind, namespace: str, name: str) -> None:
-    ref = refs.Ref(live.name, kind, namespace, name)
-    await removal.remove(live.cluster, ref)
+    await removal.remove(live.cluster, refs.Ref(live.name, kind, namespace, name))
 
 
 async def says(reading: Any, condition: str, status: str = "True", reason: str = "") -> bool:

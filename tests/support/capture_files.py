@@ -98,8 +98,7 @@ class Blanks:
         if not isinstance(value, str) or "<" not in value:
             return value
         if value.startswith("<redacted-"):
-            fresh = base64.b64encode(uuid.uuid4().bytes).decode()
-            return self.values.setdefault(value, fresh)
+            return self.values.setdefault(value, base64.b64encode(uuid.uuid4().bytes).decode())
         now = SystemClock().now()  # as those who read it know the time, on models as well
         value = value.replace("<time>", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
         value = value.replace("<precise-time>", now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))

@@ -55,8 +55,7 @@ async def replica(
         plural, _, group = name.partition(".")
         offer = await views.offer(group, plural)
         own = cluster if faults is None else FaultyCluster(cluster, faults)
-        spaces = Spaces(own, lambda: views, terms, clock=SystemClock())
-        yield Door(cluster, spaces, views, offer)
+        yield Door(cluster, Spaces(own, lambda: views, terms, clock=SystemClock()), views, offer)
     finally:
         for task in running:
             task.cancel()

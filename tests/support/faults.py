@@ -300,8 +300,7 @@ class FaultyClusters:
         return self._faulty(await self._real.control_plane(name))
 
     async def app_cluster(self, name: str, access: Access, *, control_plane: str) -> Reached:
-        found = await self._real.app_cluster(name, access, control_plane=control_plane)
-        return self._faulty(found)
+        return self._faulty(await self._real.app_cluster(name, access, control_plane=control_plane))
 
     async def close(self, name: str) -> None:
         await self._real.close(name)

@@ -158,8 +158,7 @@ async def is_served(scene: Scene) -> None:
         ref = Ref("", scene.offer.kind, scene.service_namespace, name)
         status = {"status": {"phase": f"Ready {name}"}}
         await plane.merge_patch(ref, status, manager="provider", subresource="status")
-    made = secret("creds", scene.service_namespace)
-    await plane.create(made, SECRET, manager="provider")
+    await plane.create(secret("creds", scene.service_namespace), SECRET, manager="provider")
 
 
 async def changes(scene: Scene) -> None:

@@ -40,8 +40,7 @@ def fronting(live: LiveCluster) -> FaultProxy:
 
 
 def content(way: Connection, token: str, namespace: str = "") -> str:
-    to = Address(way.server, way.ca or "")
-    return spaces.kubeconfig(to, Secret(token), namespace=namespace)
+    return spaces.kubeconfig(Address(way.server, way.ca or ""), Secret(token), namespace=namespace)
 
 
 async def put(live: LiveCluster, namespace: str, name: str, text: str) -> None:

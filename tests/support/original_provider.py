@@ -58,8 +58,7 @@ async def original_provider(
     app.router.add_get("/authorize", provider.authorize)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
     provider.url = f"http://{host}:{port}"
     try:

@@ -135,8 +135,7 @@ class OsbScene:
         await self.plane.cluster.merge_patch(ref, body, manager=MANAGER)
 
     async def delete(self, kind: Kind, name: str = "orders") -> None:
-        ref = Ref(self.plane.name, kind, self.namespace, name)
-        await removal.remove(self.plane.cluster, ref)
+        await removal.remove(self.plane.cluster, Ref(self.plane.name, kind, self.namespace, name))
 
     async def read(self, kind: Kind, name: str = "orders") -> Any:
         return await self.plane.cluster.get(Ref(self.plane.name, kind, self.namespace, name))
