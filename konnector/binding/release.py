@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from konnector.binding import crd, drain
 from konnector.binding.crd import Owner
@@ -18,8 +18,6 @@ from konnector.claim import copies, orphans
 from konnector.context import AgentContext, SyncContext
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.permission_claim.rules import Rule
-from konnector.provider.provider import Provider
-from konnector.provider.registry import AnyProviders
 from reconciler import api
 from reconciler.api import claim_status
 from reconciler.api.claim_status import Stop
@@ -32,6 +30,10 @@ from reconciler.core.refs import CRD, NAMESPACE, Kind, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import pause
 from reconciler.kube.store import Store
+
+if TYPE_CHECKING:  # they import what lists copies
+    from konnector.provider.provider import Provider
+    from konnector.provider.registry import AnyProviders
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ async def look(
     cluster: Cluster,
     bindings: Store,
     live: Manifest,
-    provider: Provider | None,
+    provider: "Provider | None",
     *,
     has_namesake: bool,
 ) -> Seen:
@@ -224,7 +226,7 @@ class Leftovers(TaskSupervisor):
         context: AgentContext,
         cluster: Cluster,
         bindings: Store,
-        providers: AnyProviders,
+        providers: "AnyProviders",
         *,
         space: str,
     ) -> None:
