@@ -41,7 +41,9 @@ def decide(seen: Seen) -> Decision:
     way, owner = ways.way_of(seen)
     if way is Way.LEAVE or needs_content(seen):
         return decision.NOTHING
-    return _conflict(seen) if way is Way.CONFLICT else decision.writes(*_steps(seen, way, owner))
+    if way is Way.CONFLICT:
+        return _conflict(seen)
+    return decision.writes(*_steps(seen, way, owner))
 
 
 def _steps(seen: Seen, way: Way, owner: str) -> tuple[Step, ...]:

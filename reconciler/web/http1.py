@@ -134,9 +134,8 @@ class Incoming:
         if len(self._url) > self._limits.line:
             self._refuse(431, _TOO_LONG)
         # A tunnel is none of ours; and llhttp does not read the chunks before one.
-        if self.method == "CONNECT" or (is_chunked and self._parser.should_upgrade()):
-            self._refuse(400, _UNREADABLE)
-        if "host" not in given if self.minor else is_chunked or version != "1.0":
+        is_tunnel = self.method == "CONNECT" or (is_chunked and self._parser.should_upgrade())
+        if is_tunnel or ("host" not in given if self.minor else is_chunked or version != "1.0"):
             self._refuse(400, _UNREADABLE)
         self.has_head = self.fault is None
         for name, only, status, sentence in _BODIES:
