@@ -85,9 +85,8 @@ class Seen:
 
     def pair(self, owner: str) -> tuple[Manifest | None, Manifest | None]:
         """Return origin and copy of an object that this side owns."""
-        if owner == _PROVIDER:
-            return self.provider, self.consumer
-        return self.consumer, self.provider
+        pair = self.provider, self.consumer
+        return pair if owner == _PROVIDER else pair[::-1]
 
 
 class Way(Enum):

@@ -51,9 +51,7 @@ class Api:
 
     async def start(self, request: Request) -> Response:
         """Answer `/`, where there are pages; CLIs, which accept no HTML, get that of `/export`."""
-        if request.wants_html:
-            return answers.redirect("/ui/")
-        return await self.export(request)
+        return answers.redirect("/ui/") if request.wants_html else await self.export(request)
 
     async def front_door(self, request: Request) -> Response:
         """Answer `/.well-known/klutch-bind`: the abilities of this door beyond the original's."""

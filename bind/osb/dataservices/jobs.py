@@ -275,9 +275,7 @@ def _found(seen: Seen, found: list[Manifest]) -> Step:
         and number not in seen.named
         and (not seen.is_restore or one.get("backup_id") == seen.backup)
     ]
-    if newer:
-        return _named(seen, min(newer))
-    return "configure" if seen.settings else "create"
+    return _named(seen, min(newer)) if newer else "configure" if seen.settings else "create"
 
 
 def _named(seen: Seen, number: int) -> Decision:
