@@ -88,8 +88,7 @@ class Scene:
         await self.real.delete(self.ref, preconditions=there, propagation=Propagation.BACKGROUND)
 
     def next(self, revision=NEXT):
-        state = fleet_state.source_read(self.states.now, fleet(revision), None, now=at(50))
-        self.states.put(state)
+        self.states.put(fleet_state.source_read(self.states.now, fleet(revision), None, now=at(50)))
 
     @property
     def written(self):

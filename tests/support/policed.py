@@ -32,8 +32,7 @@ def user_of(namespace: str, account: str) -> str:
 def konnector_policy(namespace: str, account: str) -> Policy:
     """Return a konnector's for another account, of which nobody else has one by that name."""
     policy, user = policies.konnector(), user_of(namespace, account)
-    condition = f"request.userInfo.username == '{user}'"
-    return Policy(account, condition, policy.rules, policy.variables)
+    return Policy(account, f"request.userInfo.username == '{user}'", policy.rules, policy.variables)
 
 
 @asynccontextmanager

@@ -55,6 +55,6 @@ async def test_what_is_read_in_whatever_pieces(sent, size):
             await incoming.body()
         assert refused.value.status == CASES[sent]
         return
-    assert (await incoming.body(), incoming.is_kept) == (CASES[sent], True)
-    assert (incoming.method, incoming.target) == ("POST", "/a")
+    assert await incoming.body() == CASES[sent]
+    assert (incoming.method, incoming.target, incoming.is_kept) == ("POST", "/a", True)
     assert incoming.rest + b"".join(pieces) == HEAD
