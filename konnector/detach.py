@@ -69,7 +69,7 @@ async def run(
             if asked.force:
                 await _let_go(app, kind, live)
             subject = ref_of("", kind, live).object
-            print(f"{'let go' if asked.force else 'would let go'}: {subject}", file=out)
+            print(f"{'detached' if asked.force else 'would detach'}: {subject}", file=out)
         if not count:
             print("no object waits for a konnector", file=out)
         elif not asked.force:

@@ -39,9 +39,7 @@ class BrokerMetrics:
         self._records = gauge(
             "klutch_osb_records", "Records of brokers, by state.", labelnames=["broker", "state"]
         )
-        self._blocked = gauge(
-            "klutch_osb_held", "Instances that go on only once somebody does something."
-        )
+        self._blocked = gauge("klutch_osb_held", "Instances that wait for a person.")
         self._waiting: dict[str, set[Hashable]] = {}
         self._operations = gauge("klutch_osb_operations", "Running operations of brokers.")
         self._expiry = gauge(

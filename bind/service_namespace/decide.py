@@ -254,7 +254,7 @@ def _kept_for(seen: Seen, live: Manifest, contents: Contents | None) -> tuple[st
     if contents is None or contents.hidden:
         kind = "what is in it" if contents is None else contents.hidden
         return "ContentsUnknown", (
-            f"Namespace {name} is kept: klutch-bind may not list {kind}, so it cannot tell whether "
+            f"Namespace {name} is kept: klutch-bind may not list {kind}, so it cannot see whether "
             f"any of it carries {keys.RELEASED} or {keys.BOUND}. Grant it that right, or delete the"
             " Namespace if nobody needs its data"
         )

@@ -16,7 +16,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "visit": "Sign in with your browser:\n\n\t{url}\n",
     "agree": "Agree to {name} in your browser, too:\n\n\t{url}\n",
     "device": (
-        "Your token will be given to {door}: go on only if you mean to bind there.\n"
+        "Your token will be given to {door}: continue only if you want to bind there.\n"
         "Sign in with any browser at {url}\nand enter the code {code}"
     ),
     "device-complete": "or visit {url}",

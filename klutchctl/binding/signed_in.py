@@ -192,7 +192,7 @@ def _last_page(name: str, answer: "Answer") -> tuple[str, str]:
         return "Nothing is bound", f"The command line has your no{about}. You can close this page."
     return (
         "Back to the command line",
-        f"It has your answer{about}, and goes on there. You can close this page.",
+        f"The command line has your answer{about}, and continues. You can close this page.",
     )
 
 

@@ -268,6 +268,6 @@ def _unbound(app_namespace: str, resources: Sequence[str]) -> Note:
 
 _KEPT: Final = (
     "it is gone, and its APIServiceNamespace is kept: there may be copies of this kind behind it,"
-    " which are not synced. See Connected for why. It goes when they are gone, or, where nobody can"
-    " tell that, with the APIServiceBinding"
+    " which are not synced. See Connected for why. It goes when they are gone, or, if nobody can"
+    " check that, with the APIServiceBinding"
 )

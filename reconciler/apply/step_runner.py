@@ -90,7 +90,7 @@ class StepRunner:
             finalizers = manifest.finalizers_of(await writer.read(step.ref) or {})
             raise Unconfirmed(
                 f"{step.ref} is still there after {self._time}{_kept_by(finalizers)}; the "
-                "next run goes on"
+                "next run continues"
             )
 
     async def _policy(self, step: Step) -> None:
@@ -185,7 +185,7 @@ class StepRunner:
 
     async def _check_no_instances(self, step: Step) -> None:
         if left := await service_objects.count(self._at(step), await self._brought(step)):
-            raise Unconfirmed(f"{left} {self._name} were made meanwhile: nothing is deleted")
+            raise Unconfirmed(f"{left} {self._name} are new: nothing is deleted")
 
     async def _delete_crd(self, step: Step) -> str:
         app, service = self._at(step), await self._brought(step)
@@ -193,7 +193,7 @@ class StepRunner:
             stays = f"{step.ref.object} and its objects stay: it did not come with this binding"
             return stays if await app.read(step.ref) is not None else ""
         if left := await service_objects.count(app, service):
-            raise Unconfirmed(f"{left} {step.ref.name} were made meanwhile: the CRD stays")
+            raise Unconfirmed(f"{left} {step.ref.name} are new: the CRD stays")
         await self._removed(
             step, uid=manifest.uid_of(service.live), propagation=Propagation.BACKGROUND
         )

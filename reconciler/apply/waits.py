@@ -162,7 +162,7 @@ class MirrorWait:
         if meant is None or await self._app.fence.until(look, seconds=self._wait) is None:
             raise Unconfirmed(
                 f"its konnector has not written the new address within {self._wait:.0f} s: "
-                f"{await self._trouble()}; the old one stays, the next run goes on, and --force "
+                f"{await self._trouble()}; the old one stays, the next run retries, and --force "
                 "writes the new one untried"
             )
 

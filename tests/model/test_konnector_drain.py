@@ -251,7 +251,7 @@ async def test_detach_frees_what_no_control_plane_will_ever_free(scene: Scene) -
     asked = detach.Asked(*way, bindings=(scene.offer.name,))
     reported = io.StringIO()
     await detach.run(asked, {}, scene.app.kubeconfig.parent, out=reported)
-    assert f"would let go: Database {scene.app_namespace}/orders" in reported.getvalue()
+    assert f"would detach: Database {scene.app_namespace}/orders" in reported.getvalue()
     assert manifest.finalizers_of(await scene.instance()) == [keys.SYNCER]
     await detach.run(replace(asked, force=True), {}, scene.app.kubeconfig.parent, out=reported)
     live = await scene.instance()

@@ -124,25 +124,22 @@ def clusters():
 
 
 def waiting():
+    shown = "prune.mode is report: releases and deletions are only shown"
+    wider, why = FieldChange("/spec/permissionClaims/0/all", True, False), "differs from the files"
     edited = change(
-        "shop-eu-3",
-        "orders-db",
-        "postgresqlinstances",
-        Action.UPDATE,
-        "differs from the files",
-        fields=(FieldChange("/spec/permissionClaims/0/all", True, False),),
+        "shop-eu-3", "orders-db", "postgresqlinstances", Action.UPDATE, why, fields=(wider,)
     )
     deleted = change(
-        "shop-eu-1", "backups", "backups", Action.DELETE, "it left the files", held=("max-deletes",)
+        "shop-eu-1", "backups", "backups", Action.DELETE, "it left the files", held=("report",)
     )
     made = change("shop-us-1", "search", "searchinstances", Action.UNKNOWN, "it was not read")
     return Waiting(
         (
-            (deleted, Outcome(deleted, Status.HELD, "held back: max-deletes")),
+            (deleted, Outcome(deleted, Status.HELD, "held back: report")),
             (edited, Outcome(edited, Status.FAILED, "the API server said no: 403")),
             (made, None),
         ),
-        (Tripped("max-deletes", "12 units would be deleted, 10 are allowed", ("shop-eu-1",)),),
+        (Tripped("report", shown, ("shop-eu-1",)),),
         (UnseenCluster("shop-us-1", "connection refused", "See that its API server runs"),),
         "9f3c21aa" * 4,
     )

@@ -138,7 +138,7 @@ async def _check_upgrade(cluster: KubeCluster, services: Services, layout: Layou
         if diagnosed.is_second(versions):
             raise HostError(
                 "this control plane has Crossplane 2.x, and there is no way back to 1.20",
-                hint=f"{layout.command('up --crossplane 2.4')} goes on with 2.x",
+                hint=f"{layout.command('up --crossplane 2.4')} continues with 2.x",
             )
         return
     for found in diagnosed.pipelines(await examine.crossplane_of(cluster, _COMPOSING)):
