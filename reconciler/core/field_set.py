@@ -101,10 +101,7 @@ def disowned(
             fields = difference(fields, below(fields, *places))
         if fields:
             left.append({**entry, "fieldsV1": fields})
-    return [
-        unchanged(live),
-        {"op": "replace", "path": "/metadata/managedFields", "value": left},
-    ]
+    return [unchanged(live), {"op": "replace", "path": "/metadata/managedFields", "value": left}]
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:

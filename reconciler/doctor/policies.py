@@ -59,11 +59,7 @@ def _expressions(policy: Manifest) -> list[list[str]]:
 def _concerned(policy: Manifest) -> Manifest:
     """Return the match constraints of a policy, with the defaults of an API server."""
     place = ("spec", "matchConstraints")
-    added: Manifest = {
-        "matchPolicy": "Equivalent",
-        "namespaceSelector": {},
-        "objectSelector": {},
-    }
+    added: Manifest = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
     rules: list[JSON] = [
         {"scope": policies.ANY, **one} for one in get_maps(policy, *place, "resourceRules")
     ]

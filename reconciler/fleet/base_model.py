@@ -335,6 +335,7 @@ def _value_problem(kind: str, context: dict[str, Any], found: Node, name: str) -
         "too_short": "must not be empty",
         "greater_than_equal": f"must be at least {context.get('ge')}",
         "less_than_equal": f"must be at most {context.get('le')}",
+        "string_too_long": f"must have at most {context.get('max_length')} characters",
     }
     return Problem(found.origin, "bad-value", f"{name} {limits.get(kind, 'cannot be used')}")
 

@@ -10,11 +10,11 @@ from operator import attrgetter
 from typing import Final
 
 from reconciler.core.errors import Problem, Severity
-from reconciler.core.manifest import Manifest, get_map
+from reconciler.core.manifest import get_map
 from reconciler.core.names import is_reserved
 from reconciler.core.refs import GroupResource
 from reconciler.core.yaml_text import Items, Node
-from reconciler.fleet import parsing, service_models
+from reconciler.fleet import parsing, service_models, wording
 from reconciler.fleet.files import LoadCache
 from reconciler.fleet.models import BindingDocument, TemplateDocument
 from reconciler.fleet.parsing import Document, Scope
@@ -27,6 +27,8 @@ _WIDE: Final = (
     "namespaces, as composite resources of Crossplane 2.x do, also those that nobody offers"
 )
 _WIDE_HINT: Final = 'Narrow the claim by names or labels, or write names: ["*"] where all are meant'
+# Each takes up to a KiB of memory, and a few bytes of a file select all clusters.
+_MOST: Final = 1_000_000
 # As keys compare, and quicker: there are tens of thousands.
 _in_order: Final = attrgetter("cluster", "group", "resource")
 
@@ -80,9 +82,15 @@ def units(
     """Return all units by key, in order; two alike, and unresolved ones, are problems."""
     by_name = {other.name: other for other in bindings}
     found: dict[UnitKey, Unit] = {}
-    everywhere = PerCluster()
+    everywhere, made = PerCluster(), 0
     for binding in bindings:
         _check_dependencies(binding, by_name, references=references, problems=problems)
+        nodes = [binding.document.node_at("spec", key) for key in ("parameters", "claims")]
+        nodes += [binding.template.node_at("spec", "claims")] if binding.template else []
+        each = len(binding.resources) + sum(map(parsing.copied, nodes))
+        if (made := made + len(binding.clusters) * each) > _MOST:
+            problems.append(wording.too_large(binding.document.origin))
+            break
         resolved = _recalled(binding, by_name, references=references, cache=cache)
         for cluster, problem in resolved.problems:
             everywhere.add(cluster, problem)
@@ -130,13 +138,15 @@ def _resolved(
     spec = document.model.spec
     claims = _Claims(document, binding.template)
     node = document.node_at("spec", "parameters")
-    parameters = node if node is not None and parsing.has_references(node) else None
+    parameters = node if parsing.copied(node) else None
     for cluster in binding.clusters:
         scope = Scope(references.variables, cluster, references.labels[cluster])
         problems: list[Problem] = []
-        resolved: Manifest = spec.parameters
-        if parameters is not None:
-            resolved = get_map(parsing.replaced(parameters, scope, problems))
+        resolved = (
+            spec.parameters
+            if parameters is None
+            else get_map(parsing.replaced(parameters, scope, problems))
+        )
         accepted = claims.of(scope, problems)
         problems.extend(_mode_problems(document, cluster, references))
         found.problems += ((cluster, problem) for problem in problems)
@@ -284,7 +294,7 @@ class _ClaimList:
         node = document.node_at("spec", "claims")
         self._nodes: Sequence[Node] = node.nodes if isinstance(node, Items) else ()
         self._models, self._model = models, model
-        self.depends_on_cluster = any(map(parsing.has_references, self._nodes))
+        self.depends_on_cluster = any(map(parsing.copied, self._nodes))
 
     def claims(self, scope: Scope, problems: list[Problem]) -> tuple[Claim, ...]:
         if not self.depends_on_cluster:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from reconciler.core import names
 from reconciler.core.errors import Origin, Problem, Severity
 from reconciler.core.manifest import fill
-from reconciler.fleet import models, parsing
+from reconciler.fleet import models, parsing, wording
 from reconciler.fleet.base_model import StrictModel
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.models import ClusterDocument, ControlPlaneDocument, FleetDocument
@@ -114,8 +114,11 @@ def konnector_defaults(
 ) -> models.KonnectorDefaults | None:
     """Return Fleet.spec.konnector for the cluster of `scope`, or None and problems."""
     node = fleet.node_at("spec", "konnector")
-    if node is None or not parsing.has_references(node):
+    if node is None or not (values := parsing.copied(node)):
         return fleet.model.spec.konnector
+    if values > 1000:  # which each cluster gets
+        problems.append(wording.too_large(node.origin))
+        return None
     return parsing.late(node, models.KonnectorDefaults, scope=scope, problems=problems)
 
 

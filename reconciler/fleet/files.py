@@ -308,14 +308,18 @@ def _no_fleet(entry: str, *, empty: bool) -> Problem:
     hint = "`klutchctl init` shows how a fleet begins"
     if empty:
         return Problem(Origin(entry, 1, 1), "empty-fleet", "there is no document in here", hint)
-    message = "there is no document of kind Fleet in here"
-    return Problem(Origin(entry, 1, 1), "no-fleet", message, hint)
+    return Problem(
+        Origin(entry, 1, 1), "no-fleet", "there is no document of kind Fleet in here", hint
+    )
 
 
 def _second_fleet(document: RawDocument) -> Problem:
-    message = "there is one Fleet document, and it stands in the file that is read first"
-    hint = "Includes do not include: name the files there"
-    return Problem(document.origin, "second-fleet", message, hint)
+    return Problem(
+        document.origin,
+        "second-fleet",
+        "there is one Fleet document, and it stands in the file that is read first",
+        "Includes do not include: name the files there",
+    )
 
 
 _NAMELESS: Final = ("Cluster", "")
@@ -328,10 +332,10 @@ def entry_file(names: Collection[str]) -> str | Problem:
     if len(found) == 1:
         return found[0]
     if found:
-        message = "the folder has both fleet.yaml and klutch-fleet.yaml"
-        return Problem(Origin("."), "two-entry-files", message, "Name the right one")
-    message = "the folder has neither fleet.yaml nor klutch-fleet.yaml"
-    return Problem(Origin("."), "no-entry-file", message, "`klutchctl init` makes one")
+        first, code, hint = "both fleet.yaml and", "two-entry-files", "Name the right one"
+    else:
+        first, code, hint = "neither fleet.yaml nor", "no-entry-file", "`klutchctl init` makes one"
+    return Problem(Origin("."), code, f"the folder has {first} klutch-fleet.yaml", hint)
 
 
 def patterns(content: bytes, path: str) -> Patterns:
@@ -366,10 +370,14 @@ def included(
     problems: list[Problem] = []
     for index, include in enumerate(fleet.model.spec.include):
         if index not in used and not include.optional and not closed:
-            origin = fleet.at("spec", "include", index)
-            hint = "Or write {glob: ..., optional: true}"
-            message = "this include matches no file"
-            problems.append(Problem(origin, "include-matches-nothing", message, hint))
+            problems.append(
+                Problem(
+                    fleet.at("spec", "include", index),
+                    "include-matches-nothing",
+                    "this include matches no file",
+                    "Or write {glob: ..., optional: true}",
+                )
+            )
     return matched, problems
 
 

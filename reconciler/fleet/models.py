@@ -24,6 +24,7 @@ from reconciler.fleet import base_model
 from reconciler.fleet.service_models import BindingSpec, PolicySpec, TemplateSpec
 
 API_VERSION: Final = "fleet.klutchctl.dev/v1alpha1"
+LONGEST: Final = 1024  # characters of a variable, which a short reference copies
 # The dialect that yaml-language-server knows best.
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 
@@ -103,13 +104,12 @@ class Suspend(base_model.StrictModel):
 class FleetSpec(base_model.StrictModel):
     """The files that belong to the fleet, and the settings for all of it."""
 
-    include: list[
-        Annotated[
-            Include,
-            base_model.Shorthand("string", _glob_alone),
-        ]
-    ] = Field(default=[], description="Globs of further files, from the folder of this one.")
-    vars: dict[StrictStr, StrictStr] = Field(default={}, description="Values of ${vars.NAME}.")
+    include: list[Annotated[Include, base_model.Shorthand("string", _glob_alone)]] = Field(
+        default=[], description="Globs of further files, from the folder of this one."
+    )
+    vars: dict[StrictStr, Annotated[StrictStr, Field(max_length=LONGEST)]] = Field(
+        default={}, description="Values of ${vars.NAME}."
+    )
     konnector: KonnectorDefaults = KonnectorDefaults()
     prune: Prune = Prune()
     policies: PolicyDefault | None = Field(
@@ -165,8 +165,7 @@ class ControlPlaneSpec(base_model.StrictModel):
         default=None, description="Name of the provider, for people."
     )
     template_namespaces: list[base_model.DnsLabel] = Field(
-        default=[],
-        description="Namespaces of the templates that count. []: all.",
+        default=[], description="Namespaces of the templates that count. []: all."
     )
 
 

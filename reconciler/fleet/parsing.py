@@ -29,7 +29,7 @@ from reconciler.core.yaml_text import (
 )
 from reconciler.fleet import base_model, wording
 from reconciler.fleet.base_model import StrictModel
-from reconciler.fleet.models import API_VERSION, KINDS
+from reconciler.fleet.models import API_VERSION, KINDS, LONGEST
 
 _PLACE: Final = re.compile(r"\$\$\{|\$\{(?P<name>[-A-Za-z0-9_./]{0,330})(?P<end>\})?")
 _LABELS: Final = "cluster.labels."
@@ -68,20 +68,17 @@ def replaced(node: Node, scope: Scope | None, problems: list[Problem]) -> JSON:
             return node.plain()
 
 
-def has_references(node: Node) -> bool:
-    return any("${" in scalar.text for scalar in _scalars(node))
+def copied(node: Node | None) -> int:
+    """Return how many values are made of a node for each cluster; 0: without references, none."""
+    inside = [] if node is None else [*_inside(node)]
+    return len(inside) if any(isinstance(one, Scalar) and "${" in one.text for one in inside) else 0
 
 
-def _scalars(node: Node) -> Iterator[Scalar]:
-    match node:
-        case Fields():
-            for item in node.nodes.values():
-                yield from _scalars(item)
-        case Items():
-            for item in node.nodes:
-                yield from _scalars(item)
-        case Scalar():
-            yield node
+def _inside(node: Node) -> Iterator[Node]:
+    yield node
+    if not isinstance(node, Scalar):
+        for item in node.nodes.values() if isinstance(node, Fields) else node.nodes:
+            yield from _inside(item)
 
 
 def _value(
@@ -281,17 +278,15 @@ def labels_of(raw: RawDocument) -> dict[str, str]:
 
 
 def variables_of(raw: RawDocument) -> dict[str, str]:
-    """Return spec.vars, as far as they are text."""
+    """Return spec.vars, as far as they are usable text."""
     return _texts(raw.node_at("spec", "vars"))
 
 
 def _texts(node: Node | None) -> dict[str, str]:
-    if not isinstance(node, Fields):
-        return {}
     return {
         key: item.text
-        for key, item in node.nodes.items()
-        if isinstance(item, Scalar) and item.shape is Shape.TEXT
+        for key, item in (node.nodes if isinstance(node, Fields) else {}).items()
+        if isinstance(item, Scalar) and item.shape is Shape.TEXT and len(item.text) <= LONGEST
     }
 
 

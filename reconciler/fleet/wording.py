@@ -15,7 +15,7 @@ from typing import Final
 import yaml
 
 from reconciler.core.documents import first_of
-from reconciler.core.errors import Origin
+from reconciler.core.errors import Origin, Problem
 
 _SHOWN: Final = 3
 _MOST_KNOWN: Final = 12
@@ -83,6 +83,7 @@ CODES: Final[Mapping[str, str]] = {
     "not-a-folder": "a link, submodule or device stands where an include looks for files",
     "file-too-large": "a file is larger than 1 MiB",
     "tree-too-large": "the files are larger than 64 MiB, or 4,000,000 values, together",
+    "fleet-too-large": "more than 1,000,000 units, or values in them, or 1,000 for each konnector",
     "too-many-files": "the includes look into folders with more than 10,000 files",
     "bad-path": "a path or pattern is absolute, leaves the repository or cannot name a file",
     "missing-file": "a file that is named is not there",
@@ -226,6 +227,10 @@ def _shown(line: str, scalars: Sequence[_Scalar], column: int) -> Excerpt | None
         caret = len(shown) + min(column - at, len(marks))
     shown = (shown + marks).rstrip()
     return Excerpt(shown[:MAX_WIDTH], caret) if caret < MAX_WIDTH else None
+
+
+def too_large(origin: Origin) -> Problem:
+    return Problem(origin, "fleet-too-large", f"leads to {CODES['fleet-too-large']}")
 
 
 def _between(text: str) -> str:

@@ -139,11 +139,7 @@ class ClusterUnits:
         )
 
     def judged(
-        self,
-        crds: Definitions,
-        now: datetime,
-        trouble: Trouble | None,
-        released: Iterable[UnitKey],
+        self, crds: Definitions, now: datetime, trouble: Trouble | None, released: Iterable[UnitKey]
     ) -> tuple[BoundUnit, ...]:
         """Return how each unit is; `trouble` is that of their konnector.
 

@@ -133,10 +133,7 @@ class Reading:
         return kind in self._objects and kind not in self._unserved
 
     def seen(
-        self,
-        *,
-        bindings_cluster_scoped: bool = False,
-        silent: frozenset[str] = frozenset(),
+        self, *, bindings_cluster_scoped: bool = False, silent: frozenset[str] = frozenset()
     ) -> ClusterState:
         """Return all that was read. Raises NoIdentity."""
         system = self._objects[NAMESPACE].get(("", KUBE_SYSTEM))

@@ -170,10 +170,7 @@ def _without_backend(plane: str, known: Mapping[Ref, Manifest | None], lease: Re
 
 
 def _leave(
-    draft: _Draft,
-    known: prune_clusters.Known,
-    left: Iterable[Index],
-    planes: Mapping[str, Index],
+    draft: _Draft, known: prune_clusters.Known, left: Iterable[Index], planes: Mapping[str, Index]
 ) -> None:
     """Let clusters go that no document names."""
     # Two documents may name one control plane: what is there leaves once.

@@ -81,7 +81,8 @@ class Gathered:
             self.refuse(path, error)
             return b""
         self._bytes += len(content)
-        self._values += sum(map(content.count, _MARKS))
+        # A reference stands for a text, which takes as much as ten values.
+        self._values += sum(map(content.count, _MARKS)) + 10 * content.count(b"${")
         if self._bytes > MAX_TREE_BYTES or self._values > MAX_VALUES:
             raise _stopped("tree-too-large", wording.CODES["tree-too-large"])
         self.files[path] = content

@@ -19,18 +19,7 @@ import yaml
 
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT_TEMPLATE
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import conditions, keys, names, refs
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_int,
-    get_map,
-    get_text,
-    is_deleting,
-    name_of,
-    put,
-    uid_of,
-)
+from reconciler.core import conditions, keys, manifest, names, refs
 from reconciler.core.refs import COMPOSITION, CONFIG_MAP, SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from tests.demo import developer
@@ -45,8 +34,8 @@ HOME: Final = home_of(OTHER)
 LATER: Final = 30.0  # seconds; a konnector makes nothing again before ten have passed
 STACKS: Final = Path(__file__).parents[1] / "support" / "stacks"
 THEIRS: Final = "platforms"
-ONE: Final[Manifest] = {"size": 1}
-ABOUT: Final[Mapping[Kind, Manifest]] = {
+ONE: Final[manifest.Manifest] = {"size": 1}
+ABOUT: Final[Mapping[Kind, manifest.Manifest]] = {
     INSTANCE: {"service": "a9s-postgresql14", "plan": "postgresql-single-nano"},
     DATABASE: {"sessions": 5},
     OPERATORS_INSTANCE: {"connections": 5},
@@ -92,7 +81,7 @@ class Team:
     def above(self, kind: Kind, name: str) -> Ref:
         return Ref(self.plane.name, kind, HOME if kind.namespaced else "", name)
 
-    async def claim(self, name: str, spec: Manifest = ONE) -> None:
+    async def claim(self, name: str, spec: manifest.Manifest = ONE) -> None:
         made = build(self.kind, name, namespace=TEAM, spec=spec)
         await self.app.create(made, self.kind, manager="dev")
         await Developer(self.app, name).is_ready(self.kind)
@@ -104,7 +93,9 @@ class Team:
         return ref
 
     async def is_adopted(self, kind: Kind, name: str) -> bool:
-        return keys.BOUND in annotations_of(await self.app.get(self.below(kind, name)) or {})
+        return keys.BOUND in manifest.annotations_of(
+            await self.app.get(self.below(kind, name)) or {}
+        )
 
     async def is_rid_of(self, ref: Ref) -> bool:
         return await self.plane.get(ref) is None
@@ -112,20 +103,22 @@ class Team:
     async def claims(self) -> set[str]:
         kinds = (self.part, OPERATORS_INSTANCE)
         listed = [await self.app.list(one, namespace=TEAM) for one in kinds]
-        return {name_of(one) for of_kind in listed for one in of_kind.items}
+        return {manifest.name_of(one) for of_kind in listed for one in of_kind.items}
 
-    async def composites(self, name: str) -> list[Manifest]:
+    async def composites(self, name: str) -> list[manifest.Manifest]:
         """Return a copy, and the composite resource behind one of a claim."""
         copy = await self.plane.get(self.above(self.kind, name))
         assert copy is not None
         if self.is_second:
             return [copy]
-        behind = self.above(self.composite, get_text(copy, "spec", "resourceRef", "name"))
+        behind = self.above(self.composite, manifest.get_text(copy, "spec", "resourceRef", "name"))
         return [copy, await self.plane.get(behind) or {}]
 
     async def composed(self, name: str) -> dict[str, str]:
         refs = [self.above(kind, f"{name}-{part}") for part, kind in self.parts.items()]
-        return {ref.name: uid_of(one) for ref in refs if (one := await self.plane.get(ref))}
+        return {
+            ref.name: manifest.uid_of(one) for ref in refs if (one := await self.plane.get(ref))
+        }
 
     async def is_without(self, name: str) -> None:
         await delete(self.app, self.kind, name)
@@ -137,16 +130,16 @@ class Team:
         await eventually(lambda: gone(self.app, self.kind, name), within=LONG)
         await eventually(nothing_is_left, within=LONG)
 
-    async def keeps(self, name: str, spec: Manifest) -> bool:
+    async def keeps(self, name: str, spec: manifest.Manifest) -> bool:
         """Change a Stack in the app cluster, and tell whether its spec is just that."""
         ref = self.below(self.kind, name)
         live = await self.app.merge_patch(ref, {"spec": spec}, manager="dev")
-        return get_map(live, "spec") == spec
+        return manifest.get_map(live, "spec") == spec
 
     async def has_size(self, name: str, size: int) -> None:
         async def arrived() -> bool:
             found = await self.composites(name)
-            return {get_int(one, "spec", "size") for one in found} == {size}
+            return {manifest.get_int(one, "spec", "size") for one in found} == {size}
 
         await eventually(arrived, within=LONG)
 
@@ -199,7 +192,7 @@ async def test_what_is_adopted_late_follows_a_new_revision(team: Team) -> None:
     await eventually(lambda: all_say(team, "late", "Ready"), within=LONG)
     await team.road.repair()
     await eventually(partial(team.is_adopted, kind, "late"), within=LONG)
-    spec = str(get_map(await team.app.get(team.below(kind, "late")), "spec"))
+    spec = str(manifest.get_map(await team.app.get(team.below(kind, "late")), "spec"))
     assert not [one for one in ("resourceRef", "RevisionRef") if one in spec]
     before = await team.composites("late")
     more = with_more(team.composition)
@@ -217,11 +210,11 @@ async def test_what_is_adopted_late_follows_a_new_revision(team: Team) -> None:
     await team.is_without("late")
 
 
-def generation(live: Manifest) -> int:
-    return get_int(live, "metadata", "generation") or 0
+def generation(live: manifest.Manifest) -> int:
+    return manifest.get_int(live, "metadata", "generation") or 0
 
 
-def with_more(composition: Any) -> Manifest:
+def with_more(composition: Any) -> manifest.Manifest:
     made: dict[str, Any] = copy.deepcopy(composition)
     resources = made["spec"]["pipeline"][0]["input"]["resources"]
     more = yaml.safe_dump(resources[-1]).replace("Secret", "ConfigMap")
@@ -229,9 +222,11 @@ def with_more(composition: Any) -> Manifest:
     return made
 
 
-def revision(live: Manifest) -> str:
-    spec = get_map(live, "spec")
-    return get_text(get_map(spec, "crossplane") or spec, "compositionRevisionRef", "name")
+def revision(live: manifest.Manifest) -> str:
+    spec = manifest.get_map(live, "spec")
+    return manifest.get_text(
+        manifest.get_map(spec, "crossplane") or spec, "compositionRevisionRef", "name"
+    )
 
 
 async def all_say(team: Team, name: str, condition: str) -> bool:
@@ -246,7 +241,7 @@ async def test_no_reference_from_an_app_cluster_changes_anything_above(team: Tea
         await team.make_above(CONFIG_MAP, THEIRS, data={"a": "b"}),
         await team.make_above(team.composite, THEIRS, kept),
     ]
-    uids = [uid_of(await team.plane.get(one) or {}) for one in theirs]
+    uids = [manifest.uid_of(await team.plane.get(one) or {}) for one in theirs]
     await team.claim("steady")
     before, parts = await team.composites("steady"), await team.composed("steady")
     attempts = attempts_of(team)
@@ -258,9 +253,9 @@ async def test_no_reference_from_an_app_cluster_changes_anything_above(team: Tea
     crd = Ref(team.app.name, refs.CRD, "", team.kind.resource)
     opened = [SPEC, f"{SPEC}/properties/crossplane"][: 1 + team.is_second]
     ways = [f"{one}/x-kubernetes-preserve-unknown-fields" for one in opened]
-    added: list[Manifest] = [{"op": "add", "path": one, "value": True} for one in ways]
+    added: list[manifest.Manifest] = [{"op": "add", "path": one, "value": True} for one in ways]
     await team.app.json_patch(crd, added, manager="dev")
-    every: Manifest = {key: one for spec in attempts for key, one in spec.items()}
+    every: manifest.Manifest = {key: one for spec in attempts for key, one in spec.items()}
     for size in range(90, 102):
         last = {**every, "size": size}
         await eventually(partial(team.keeps, "steady", last), within=LONG)
@@ -273,23 +268,23 @@ async def test_no_reference_from_an_app_cluster_changes_anything_above(team: Tea
     await team.claim("taker", last)
 
     for then, now in zip(before, await team.composites("steady"), strict=True):
-        assert put(now, 1, "spec", "size")["spec"] == then["spec"]
+        assert manifest.put(now, 1, "spec", "size")["spec"] == then["spec"]
         assert generation(now) == generation(then) + len(attempts) + 1
     assert await team.composed("steady") == parts
     assert len(await team.composed("taker")) == len(team.parts)
     await team.is_without("steady")
     await team.is_without("taker")
     found = [await team.plane.get(one) or {} for one in theirs]
-    assert [uid_of(one) for one in found if not is_deleting(one)] == uids
-    assert not get_map(found[-1], "spec", "claimRef")
+    assert [manifest.uid_of(one) for one in found if not manifest.is_deleting(one)] == uids
+    assert not manifest.get_map(found[-1], "spec", "claimRef")
     for one in theirs:
         await remove(team.plane, one)
 
 
-def attempts_of(team: Team) -> list[Manifest]:
+def attempts_of(team: Team) -> list[manifest.Manifest]:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "name": THEIRS, "namespace": HOME}
     stack = {"apiVersion": team.kind.api_version, "kind": team.composite.kind, "name": THEIRS}
-    found: list[Manifest] = [{"resourceRef": stack}, {"resourceRefs": [config]}]
+    found: list[manifest.Manifest] = [{"resourceRef": stack}, {"resourceRefs": [config]}]
     if team.is_second:
         found += [{"crossplane": {"resourceRefs": one}} for one in ([], [config], [stack])]
     return found
@@ -315,7 +310,7 @@ async def test_nothing_is_made_again_while_its_kind_goes(team: Team) -> None:
     count, lone = await team.road.databases(), team.above(kind, "lone")
     # Another tenant's takes longer to go, and the kind is there as long.
     slow = Ref(team.plane.name, kind, "default", "slow")
-    made = put(
+    made = manifest.put(
         build(kind, "slow", namespace="default", spec=ONE),
         ["x.example/hold"],
         "metadata",

@@ -88,6 +88,9 @@ FORMS = {
         )
     },
     "a number for text": {"fleet.yaml": fleet("{include: ['*/*.yaml'], vars: {a: 1}}")},
+    "a bomb of a variable": {
+        "fleet.yaml": fleet(f"{{include: ['*/*.yaml'], vars: {{a: {'x' * 1025}}}}}")
+    },
     "a null for a list": db("claims: "),
     "none of the allowed values": {
         "planes/eu.yaml": fleet_texts.document("ControlPlane", "eu", f"{{{ACCESS}, mode: direct}}")
@@ -196,6 +199,20 @@ REFERENCES = {
 SUBSTITUTION = {
     "a reference that is not closed": db("parameters: {a: 'x ${cluster.name'}"),
     "a reference that does not exist": db("parameters: {a: '${env.HOME}'}"),
+    "a bomb of konnectors": {
+        "fleet.yaml": fleet(
+            "{include: ['*/*.yaml'], konnector: {image: '${cluster.name}', overrides: {a: ["
+            f"{','.join(['x'] * 1000)}]}}}}}}"
+        ),
+    },
+    "a bomb of clusters": {
+        "clusters/x.yaml": "---\n".join(other(f"x{n}", f"x{n}") for n in range(1000)),
+        "bindings/x.yaml": binding(
+            "{template: pg, clusters: {matchExpressions: [{key: x, operator: DoesNotExist}]},"
+            f" parameters: {{a: [{','.join(['x'] * 1000)}, '${{cluster.name}}']}}}}",
+            "x",
+        ),
+    },
     "an unknown variable": db("parameters: {a: '${vars.x}'}"),
     "a label that a cluster does not have": db("parameters: {a: '${cluster.labels.x}'}"),
     "a cluster where none is meant": {

@@ -44,12 +44,7 @@ _COUNT: Final = re.compile(r"[1-9][0-9]*(?=\})")
 # Rust reads these otherwise than ECMA 262: sets between sets, classes of Unicode.
 _ODD: Final = re.compile(r"\[[^\]]*(?:\[|&&|--|~~)|\\[pPzAxu]\{?")
 _CLASS: Final = re.compile(r"\\.")
-_CLASSES: Final = {
-    r"\d": "[0-9]",
-    r"\D": "[^0-9]",
-    r"\w": "[0-9A-Za-z_]",
-    r"\W": "[^0-9A-Za-z_]",
-}
+_CLASSES: Final = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9A-Za-z_]", r"\W": "[^0-9A-Za-z_]"}
 _UNCHECKED: Final = (
     *("patternProperties", "unevaluatedProperties", "unevaluatedItems"),
     *("$dynamicRef", "$recursiveRef"),

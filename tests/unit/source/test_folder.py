@@ -239,9 +239,10 @@ def test_limits_end_the_reading(root, monkeypatch):
 def test_many_values_are_refused_however_short_they_are(root):
     """A value takes a hundred bytes of memory, and two in a file: 64 MiB of them took 5 GiB."""
     few = b"x: [" + b"a," * 499_999 + b"a]"
-    for number in range(9):
-        (root / f"clusters/x{number}.yaml").write_bytes(few)
-    assert refused(root) == ["tree-too-large"]
+    for text in few, b"x: " + b"${vars.v}" * 99_999:  # each of these stands for a long text
+        for number in range(9):
+            (root / f"clusters/x{number}.yaml").write_bytes(text)
+        assert refused(root) == ["tree-too-large"]
 
 
 def test_folders_that_no_include_reaches_are_not_looked_into(root, monkeypatch):
