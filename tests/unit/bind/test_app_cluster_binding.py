@@ -10,7 +10,7 @@ import yaml
 from bind.app_cluster_binding.facts import Terms
 from reconciler import api
 from reconciler.core import keys, names
-from reconciler.core.decision import Create, Delete, Patch
+from reconciler.core.decision import Patch
 from reconciler.core.manifest import get
 from reconciler.core.normalize import normalize
 from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
@@ -19,7 +19,6 @@ from tests.support.wire_objects import SERVER_FIELDS
 from tests.unit.bind.app_cluster_world import (
     DATABASES,
     LABELS,
-    NOW,
     SPACE,
     TERMS,
     World,
@@ -81,14 +80,6 @@ def test_the_first_thing_is_the_finalizer_and_nothing_else():
     assert isinstance(step, Patch)
     assert get(step.body, "metadata", "finalizers") == ["other", keys.APP_CLUSTER_BINDING_CLEANUP]
     assert get(step.body, "metadata", "resourceVersion")
-
-
-def test_nothing_is_written_into_the_space_before_its_cluster_binding():
-    (task,) = World().look().tasks
-    assert [step.kind for step in task.steps if isinstance(step, Create)] == [
-        NAMESPACE,
-        api.CLUSTER_BINDING,
-    ]
 
 
 def test_it_is_not_ready_before_its_space_is_made():
@@ -158,16 +149,6 @@ def test_a_kubeconfig_is_hostile_until_it_was_read(source, want, part):
     assert (world.get(NAMESPACE, SPACE) is None) is (want != "True")
 
 
-def test_a_bad_kubeconfig_leaves_what_works_alone():
-    world = World(spec={"konnector": {"deploy": True}})
-    world.serve()
-    world.change(SECRET, "shop-kubeconfig", {"data": {"kubeconfig": "AAECAw=="}}, "team-a")
-    before = {key: one for key, one in world.objects.items() if key[1] == SPACE}
-    world.serve()
-    assert {key: one for key, one in world.objects.items() if key[1] == SPACE} == before
-    assert world.conditions()["SecretValid"] == "Error KubeconfigSecretInvalid"
-
-
 OTHER = kubeconfigs.document(user={"token": "another"})
 MIRRORED = {
     "other content": {"data": {"kubeconfig": b64(OTHER)}},
@@ -225,22 +206,6 @@ def test_rights_are_repaired(kind, drift):
     world.change(kind, CONNECTOR, drift)
     world.serve()
     assert bare(world.get(kind, CONNECTOR)) == want
-
-
-def test_which_role_is_given_cannot_be_changed_so_it_is_made_anew():
-    world = World()
-    world.serve()
-    world.change(ROLE_BINDING, CONNECTOR, {"roleRef": {"name": "other"}})
-    (task,) = world.look().tasks
-    assert [type(step) for step in task.steps] == [Delete, Create]
-
-
-def test_what_is_lost_is_made_again():
-    world = World()
-    world.serve()
-    for kind, name in ((SERVICE_ACCOUNT, names.BINDER), (ROLE, CONNECTOR)):
-        world.remove(kind, name)
-    assert world.serve() == 2
 
 
 def test_one_failure_does_not_keep_the_others():
@@ -350,13 +315,3 @@ def test_an_export_needs_only_its_template():
     world.serve()
     assert world.conditions()["APIServiceBindingsReady"] == "Error APIServiceExportTemplateNotFound"
     assert DATABASES["resource"] in world.message("APIServiceBindingsReady")
-
-
-def test_a_task_that_failed_is_reported_until_it_is_mended():
-    world = World()
-    world.serve()
-    wrong = {"type": "BindingSpaceReady", "status": "False", "lastTransitionTime": str(NOW)}
-    held = [*world.app_cluster_binding["status"]["conditions"], wrong]
-    world.change(api.APP_CLUSTER_BINDING, "shop", {"status": {"conditions": held}}, "team-a")
-    world.serve()
-    assert world.conditions()["BindingSpaceReady"] == "True"

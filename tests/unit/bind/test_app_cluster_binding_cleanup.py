@@ -96,12 +96,6 @@ def test_an_event_tells_how_to_delete_what_stays():
     assert "klutchctl.dev/deletion-policy=Delete" in note.message
 
 
-def test_delete_takes_the_space_along():
-    world = deleted("Delete")
-    assert world.app_cluster_binding is None
-    assert [key for key in world.objects if SPACE in key] == []
-
-
 def found(policy: str, *, age: str) -> World:
     """An AppClusterBinding whose Namespace was there already, with who knows what in it."""
     world = World(annotations={keys.DELETION_POLICY: policy})
@@ -126,40 +120,11 @@ def test_a_namespace_that_was_there_before_is_not_deleted_unasked():
     assert world.app_cluster_binding is None
 
 
-def test_a_namespace_that_was_there_before_can_be_left():
-    world = found("Delete", age=ago(minutes=6))
-    world.delete()
-    world.serve()
-    annotate(world, **{keys.DELETION_POLICY: None})
-    world.serve()
-    assert world.app_cluster_binding is None
-    assert world.get(NAMESPACE, SPACE)
-
-
 def test_a_namespace_of_the_backend_goes_although_it_was_restarted_in_between():
     world = found("Delete", age=ago(minutes=4))
     world.delete()
     world.serve()
     assert world.get(NAMESPACE, SPACE) is None
-    assert world.app_cluster_binding is None
-
-
-def test_a_space_that_goes_is_waited_for_to_its_end():
-    """Its objects go in any order, also the ClusterBinding that says whose it is."""
-    world = served("Delete")
-    world.change(NAMESPACE, SPACE, {"metadata": {"finalizers": ["kubernetes"]}})
-    world.delete()
-    world.serve()
-    world.remove(api.CLUSTER_BINDING, "cluster")
-    world.serve()
-    assert world.conditions()["CleanedUp"] == WAITING
-    for kind, namespace, name in list(world.objects):
-        if namespace == SPACE:
-            world.remove(kind, name)
-    world.serve()
-    assert world.conditions()["CleanedUp"] == WAITING
-    world.remove(NAMESPACE, SPACE)
-    world.serve()
     assert world.app_cluster_binding is None
 
 
@@ -247,14 +212,6 @@ def test_each_thing_goes_when_the_one_before_it_is_gone(policy, order):
     world.serve()
     assert world.app_cluster_binding is None
     assert [step.ref.kind for step in world.written if isinstance(step, Delete)] == order
-
-
-def test_the_konnector_stays_until_its_bindings_are_gone():
-    world = deleted(beat=ago(seconds=5))
-    drains(world)
-    world.serve()
-    assert world.get(DEPLOYMENT, "konnector-shop")
-    assert world.get(SECRET, "shop-kubeconfig")
 
 
 def test_a_konnector_that_says_it_still_syncs_keeps_its_rights():
@@ -350,16 +307,6 @@ def test_who_forces_is_rid_of_a_konnector_that_holds_its_bindings(policy):
     assert world.get(*SYNCED)
 
 
-@pytest.mark.parametrize("policy", ["Release", "Delete"])
-def test_who_forces_is_rid_of_a_konnector_that_keeps_asking(policy):
-    world = gone_for_good(policy)
-    annotate(world, **{FORCE_CLEANUP: "true"})
-    held = {"finalizers": ["evil.example/stay"]}
-    world.put(api.API_SERVICE_EXPORT_REQUEST, inside("more", labels=LABELS, metadata=held))
-    world.serve()
-    assert world.get(DEPLOYMENT, "konnector-shop") is None
-
-
 def test_a_request_that_others_made_stays():
     world = served()
     world.put(api.API_SERVICE_EXPORT_REQUEST, inside("theirs", labels={}))
@@ -435,15 +382,6 @@ def test_a_namespace_that_somebody_deletes_is_not_marked():
     world.serve()
     assert world.app_cluster_binding is None
     assert keys.RELEASED not in world.get(NAMESPACE, SPACE)["metadata"]["annotations"]
-
-
-def test_the_mind_may_be_changed_while_it_waits():
-    world = gone_for_good("Release")
-    annotate(world, **{keys.DELETION_POLICY: "Delete"})
-    done(world)
-    world.serve()
-    assert world.app_cluster_binding is None
-    assert world.get(NAMESPACE, SPACE) is None
 
 
 def test_it_can_be_deleted_long_after_it_was_asked_for():

@@ -22,11 +22,10 @@ from tests.unit.bind.app_cluster_world import (
     template,
 )
 
-DB, QUEUE = "databases.shop.example", "queues.shop.example"
+DB = "databases.shop.example"
 DB_REQUEST = "appclusterbinding-shop-databases-de5c2691"
 ACCEPT = {"annotations": {keys.ACCEPT_CLAIMS: "Template"}}
 ACCEPTED = [{**SECRETS_CLAIM, "state": "Accepted"}, {**SETTINGS_CLAIM, "state": "Accepted"}]
-MISSING = "Error APIServiceExportTemplateNotFound"
 
 
 def served(*exports: Any, **metadata: Any) -> World:
@@ -58,22 +57,6 @@ def asked(world: World) -> str:
     return get_text(request, "spec", "resources", 0, "resource")
 
 
-def test_one_resource_without_template_stops_no_other():
-    world = World(spec={"apiExports": [DATABASES, QUEUES]})
-    world.serve()
-    assert world.get(api.API_SERVICE_BINDING, DB)
-    assert world.get(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
-    assert world.get(api.API_SERVICE_BINDING, QUEUE) is None
-    assert world.conditions()["APIServiceBindingsReady"] == MISSING
-    assert world.message("APIServiceBindingsReady") == (
-        f"No APIServiceExportTemplate offers {QUEUE}."
-    )
-    world.put(api.API_SERVICE_EXPORT_TEMPLATE, template(QUEUES))
-    world.serve()
-    assert world.get(api.API_SERVICE_BINDING, QUEUE)
-    assert world.conditions()["APIServiceBindingsReady"] == "True"
-
-
 def test_one_resource_without_template_does_not_stop_pruning():
     world = served()
     lists(world, QUEUES)
@@ -94,10 +77,6 @@ def test_a_template_that_goes_takes_nothing_along():
 
 def test_no_claim_is_accepted_for_somebody():
     assert claims(served()) is None
-
-
-def test_claims_of_the_template_are_accepted_where_it_is_asked_for():
-    assert claims(served(**ACCEPT)) == ACCEPTED
 
 
 def test_a_binding_that_says_nothing_of_claims_gets_them_later():
@@ -123,14 +102,6 @@ def test_claims_that_were_decided_stay(decided, metadata):
     assert claims(world) == decided
 
 
-def test_what_a_template_offers_later_is_only_offered():
-    world = served(**ACCEPT)
-    wider = {**SETTINGS_CLAIM, "selector": {"names": ["*"], "namespaces": ["*"]}}
-    world.put(api.API_SERVICE_EXPORT_TEMPLATE, template(DATABASES, SECRETS_CLAIM, wider))
-    assert world.serve() == 0
-    assert claims(world) == ACCEPTED
-
-
 def test_foreign_labels_stay_and_ours_come_back():
     world = served()
     mine = {"binding": "x", keys.APP_CLUSTER_BINDING_NAME: "wrong"}
@@ -152,34 +123,9 @@ def test_a_binding_to_another_secret_is_named_and_left():
     assert world.get(api.API_SERVICE_BINDING, DB) == before
 
 
-def test_the_same_resource_twice_is_bound_once():
-    assert served(DATABASES, {**DATABASES}).serve() == 0
-
-
-def test_an_existing_export_needs_no_request_and_stays():
-    world = World()
-    world.serve()
-    world.remove(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
-    world.put(api.API_SERVICE_EXPORT, export())
-    assert world.serve() == 0
-    assert world.get(api.API_SERVICE_EXPORT, DB)
-
-
-def test_an_export_that_is_lost_after_its_request_expired_is_requested_again():
-    world = World()
-    world.serve()
-    world.remove(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
-    world.put(api.API_SERVICE_EXPORT, export())
-    world.serve()
-    world.remove(api.API_SERVICE_EXPORT, DB)
-    world.serve()
-    assert world.get(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
-
-
 READY = {"type": "ExportsReady", "status": "True"}
 WAITS = {"type": "ExportsReady", "status": "False", "message": "no CRD"}
 STATES = {
-    "pending": ({"phase": "Pending"}, "", False),
     "pending for a reason": (
         {"phase": "Pending", "conditions": [WAITS]},
         "Warning APIServiceExportRequestWaiting",
@@ -188,11 +134,6 @@ STATES = {
     "failed is final": (
         {"phase": "Failed", "terminalMessage": "no CRD"},
         "Error APIServiceExportRequestFailed",
-        False,
-    ),
-    "succeeded, the export is not seen yet": (
-        {"phase": "Succeeded", "conditions": [{**READY, "lastTransitionTime": ago(seconds=9)}]},
-        "",
         False,
     ),
     "succeeded, the export was deleted": (
@@ -234,22 +175,6 @@ def test_two_templates_of_one_name_ask_one_after_the_other():
     status(world, phase="Succeeded")
     world.serve()
     assert asked(world) == "queues"
-
-
-def test_the_first_template_by_namespace_and_name_counts():
-    world = World()
-    world.put(api.API_SERVICE_EXPORT_TEMPLATE, template(DATABASES, namespace="a", name="other"))
-    world.serve()
-    assert world.get(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST) is None
-
-
-def test_what_leaves_the_list_leaves_the_space():
-    world = served()
-    world.put(api.API_SERVICE_EXPORT, export())
-    lists(world)
-    world.serve()
-    kinds = (api.API_SERVICE_BINDING, api.API_SERVICE_EXPORT, api.API_SERVICE_EXPORT_REQUEST)
-    assert [key for key in world.objects if key[0] in kinds] == []
 
 
 def test_bindings_of_others_are_not_pruned():
@@ -339,13 +264,8 @@ def test_who_is_listed_again_in_time_is_not_let_go():
 
 
 BEATS = {
-    "never": ("", False),
-    "long ago": (ago(minutes=11), False),
-    "lately": (ago(minutes=9), True),
-    "no time": ("yesterday", False),
     "by a clock that is ahead": (ago(minutes=-4), True),
     "in the far future": ("9999-01-01T00:00:00Z", False),
-    "an hour ago, as it means to": (ago(minutes=59), True, "1000000h"),
     "longer ago than anybody waits": (ago(minutes=61), False, "1000000h"),
 }
 

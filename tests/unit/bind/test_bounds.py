@@ -112,23 +112,10 @@ WANTED = {SECRETS: 5000}
 
 # What is held, is used, and was noted; what is held then (None: nothing is written), and noted.
 QUOTAS: dict[str, tuple[Any, Any, str, str | None, str]] = {
-    "as a server writes it": ({SECRETS: "5k"}, {}, "", None, ""),
-    "with what others count": ({SECRETS: "5k", "pods": "0"}, {}, "", None, ""),
     "another number": ({SECRETS: "4"}, {}, "", "5000", ""),
-    "no number": ({SECRETS: "many"}, {}, "", "5000", ""),
-    "none": ({}, {}, "", "5000", ""),
     "few at first": ({SECRETS: "5k"}, {SECRETS: "7"}, "", "5000", f"{SECRETS}=7"),
     "many at first": ({SECRETS: "20k"}, {SECRETS: "4k"}, "", "8000", f"{SECRETS}=4000"),
     "more later": ({SECRETS: "5k"}, {SECRETS: "4k"}, f"{SECRETS}=7", None, ""),
-    "fewer later": ({SECRETS: "8k"}, {SECRETS: "1"}, f"{SECRETS}=4000", None, ""),
-    "lowered by somebody": (
-        {SECRETS: "1"},
-        {SECRETS: "1"},
-        f"{SECRETS}=4000",
-        "8000",
-        f"{SECRETS}=4000",
-    ),
-    "of another kind": ({SECRETS: "5k"}, {}, "count/leases=9", None, ""),
     "a note that is none": ({SECRETS: "5k"}, {}, f"x,{SECRETS}=many", None, ""),
 }
 

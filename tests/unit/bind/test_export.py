@@ -86,21 +86,6 @@ def test_an_export_says_of_which_crd_it_is():
         assert "spec" not in step.body
 
 
-APPROVALS = {"new": (None, "url"), "another": ("old", "url"), "gone": ("old", None)}
-
-
-@pytest.mark.parametrize(("held", "said"), APPROVALS.values(), ids=APPROVALS)
-def test_an_export_has_the_approval_of_its_crd(held, said):
-    def approved(made, value):
-        notes = {} if value is None else {keys.API_APPROVED: value}
-        return live_like(made, annotations={**annotations_of(made), **notes})
-
-    defined = approved(crd(), said)
-    (step,) = look(seen(approved(export(), held), crd=defined)).tasks[0].steps
-    assert step.body["metadata"]["annotations"] == {keys.API_APPROVED: said}
-    assert look(seen(export(defined), crd=defined)).tasks == ()
-
-
 NAMES = {"plural": "databases", "kind": "Database"}
 ANYTHING = {"openAPIV3Schema": {"x-kubernetes-preserve-unknown-fields": True}}
 V1, V2 = version("v1", storage=True), version("v2", deprecated=True)
@@ -138,10 +123,6 @@ def test_what_somebody_changed_in_an_export_is_put_right():
     edited = export()
     edited = {**edited, "spec": {**edited["spec"], "versions": []}}
     assert list(patch_of(look(seen(edited)))["spec"]) == ["versions"]
-
-
-def test_what_is_in_sync_after_the_write_is_reported_with_it():
-    assert reasons_of(look(seen(crd=crd(versions=[V1, V2])))) == IN_SYNC
 
 
 SCOPES = {
@@ -281,16 +262,6 @@ def test_an_export_says_that_its_kind_is_going(defined, definition, word):
     assert look(seen(again, **facts)).tasks == ()
 
 
-def test_crd_and_claims_are_one_write():
-    facts = seen(crd=crd(versions=[V1, V2]), template=template(claims=[SECRETS]))
-    assert set(patch_of(look(facts))["spec"]) == {"versions", "permissionClaims"}
-
-
-def test_claims_follow_also_where_the_crd_cannot():
-    facts = seen(crd=crd(versions=[]), template=template(claims=[SECRETS]))
-    assert set(patch_of(look(facts))["spec"]) == {"permissionClaims"}
-
-
 def test_an_export_outlives_its_template_and_says_so():
     decision = look(seen(export(claims=[SECRETS]), template=None))
     assert decision.tasks == ()
@@ -325,12 +296,6 @@ def test_a_crd_that_is_away_deletes_nothing_yet(facts, again):
     assert reasons_of(decision) == {"ProviderInSync": ("False", "CustomResourceDefinitionNotFound")}
 
 
-def test_the_message_stays_the_same_so_that_its_time_does_too():
-    (first,) = look(seen(crd=None)).conditions
-    (later,) = look(missing(ago(minutes=4))).conditions
-    assert first.agrees_with(later)
-
-
 def test_a_crd_that_stayed_away_takes_the_export_along():
     decision = look(missing(ago(minutes=10)))
     ((task,),) = [decision.tasks]
@@ -351,10 +316,6 @@ def test_nothing_follows_from_what_may_only_be_unseen():
     assert decision.again
     kept = look(seen(template=None, unsure="403"))
     assert (reasons_of(kept), bool(kept.again)) == (IN_SYNC, True)
-
-
-def test_a_crd_that_is_back_is_in_sync_again():
-    assert reasons_of(look(seen(missing(ago(minutes=9)).export))) == IN_SYNC
 
 
 def test_an_export_that_goes_is_left_alone():

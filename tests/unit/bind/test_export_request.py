@@ -6,9 +6,8 @@ import pytest
 
 from bind.export.decide import RequestView, answer, resources
 from reconciler.blueprints.export import Terms
-from reconciler.core import conditions
-from reconciler.core.decision import NOTHING, Create, Delete
-from reconciler.core.manifest import get, name_of
+from reconciler.core.decision import NOTHING, Delete
+from reconciler.core.manifest import name_of
 from tests.support.space_objects import (
     CONTROL_PLANE,
     NOW,
@@ -49,16 +48,6 @@ def made(decision):
 
 def reported(decision):
     return [(one.status, one.reason, one.message) for one in decision.conditions]
-
-
-def test_an_offered_resource_is_exported_with_the_claims_of_its_template():
-    ((task,),) = [look(seen()).tasks]
-    (step,) = task.steps
-    assert isinstance(step, Create)
-    assert get(step.manifest, "spec", "permissionClaims") == [SECRETS]
-    assert get(step.manifest, "metadata", "namespace") == "cluster-a1"
-    assert "status" not in step.manifest
-    assert task.failure == conditions.EXPORT_CREATE_FAILED
 
 
 def test_what_the_app_cluster_binding_lists_is_exported():
@@ -106,7 +95,6 @@ MISSING = (
 )
 PROBLEMS = {
     "no CRD": ({"crds": {}}, "CRDNotFound", MISSING),
-    "no CRD, though an export is left": ({"crds": {}, "exports": EXPORTS}, "CRDNotFound", MISSING),
     "not for this app cluster": (
         {"listed": frozenset({QUEUES})}, "NotListed",
         "No AppClusterBinding of this app cluster lists databases.shop.example in "
@@ -116,11 +104,6 @@ PROBLEMS = {
         {"bound": frozenset({QUEUES})}, "NotListed",
         "databases.shop.example was not bound for this app cluster at the front door, which asks "
         "for the right; bind it there (klutchctl bind, kubectl bind)",
-    ),
-    "an AppClusterBinding counts, not what was bound before": (
-        {"listed": frozenset({QUEUES}), "bound": frozenset({DATABASES})}, "NotListed",
-        "No AppClusterBinding of this app cluster lists databases.shop.example in "
-        "apiExports",
     ),
     "no template": (
         {"templates": {}}, "TemplateNotFound",
@@ -163,16 +146,6 @@ def test_what_stands_in_the_way_is_reported_at_once_and_fails_after_a_minute(
     assert over.again == timedelta(minutes=9)
 
 
-def test_a_cluster_scoped_resource_is_exported_in_cluster_scope():
-    assert made(look(seen(request("regions")), informer_scope="Cluster")) == [REGIONS]
-
-
-def test_the_first_problem_stops_what_comes_after_it_and_not_what_came_before():
-    decision = look(seen(request("databases", "nosuch", "queues")))
-    assert made(decision) == [DATABASES]
-    assert [reason for _, reason, _ in reported(decision)] == ["CRDNotFound"]
-
-
 REFUSED = [condition("ExportsReady", "False", "APIServiceExportCreateFailed", message="422: no")]
 
 
@@ -204,10 +177,6 @@ def test_a_pending_request_is_never_deleted():
     assert decision.fields["phase"] == "Failed"
 
 
-def test_a_request_of_the_future_is_as_one_of_now():
-    assert look(seen(request(age=-timedelta(days=1)), crds={})).again == MINUTE
-
-
 def test_a_request_that_goes_is_left_alone():
     assert look(seen(deleting(request()))) == NOTHING
 
@@ -225,9 +194,3 @@ NAMED = {
 def test_resources_are_named_as_the_original_does(wanted, want):
     spec = {"resources": [{"group": group, "resource": one} for group, one in wanted]}
     assert resources({"spec": spec}) == want
-
-
-def test_a_resource_of_the_core_group_is_not_found():
-    core = {**request(), "spec": {"resources": [{"resource": "secrets"}]}}
-    ((_, reason, message),) = reported(look(seen(core)))
-    assert (reason, "CustomResourceDefinition secrets. in" in message) == ("CRDNotFound", True)

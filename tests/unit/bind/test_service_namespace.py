@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from bind.service_namespace.decide import decide, is_bound, needs_search, obstacle, revocations
-from bind.service_namespace.facts import Contents, Mapped, Removal, Seen, chosen, key_of, leaving
+from bind.service_namespace.facts import Contents, Mapped, Removal, Seen, key_of, leaving
 from reconciler.blueprints import rbac
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
-from reconciler.core.manifest import annotations_of, name_of, namespace_of
+from reconciler.core.manifest import annotations_of, name_of
 from reconciler.core.refs import CRD, NAMESPACE, ROLE_BINDING, SECRET
 from reconciler.core.times import format_time
 from tests.support.space_objects import (
@@ -136,14 +136,6 @@ def test_a_new_namespace_says_whose_it_is():
     assert isinstance(rights, Create)
     assert annotations_of(made.manifest) == MARK | {keys.MADE_AT: format_time(NOW)}
     assert rights.manifest == rbac.binding_in_service_namespace(SPACE, TARGET)
-
-
-def test_rights_are_given_in_the_namespace_that_was_chosen():
-    facts = seen(mapping=mapping(namespace="elsewhere"), elsewhere=namespace("elsewhere"))
-    assert chosen(facts) == "elsewhere"
-    ((step,),) = [task.steps for task in decide(facts, scope="Namespaced", now=NOW).tasks]
-    assert isinstance(step, Create)
-    assert namespace_of(step.manifest) == "elsewhere"
 
 
 OBSTACLES = {
@@ -323,10 +315,6 @@ def test_the_last_look_is_asked_for_only_before_a_deletion(facts, wanted):
     assert (leaving(seen(**facts)) is not None) == wanted
 
 
-def test_nothing_is_left_to_do_when_both_are_gone():
-    assert decide(seen(mapping=None), scope="Namespaced", now=NOW) == NOTHING
-
-
 HOMES = {f"{SPACE}/dev": KEY, "a/b/c": None, "/dev": None, f"{SPACE}/": None, SPACE: None, "": None}
 
 
@@ -349,7 +337,6 @@ def test_two_tenants_with_one_target_do_not_share_it():
 SWEEPS = {
     "young, with its mark": (namespace(annotations=made_at(MINUTE), age=MINUTE), None, 59),
     "young, without": (namespace(annotations=MARK, age=MINUTE), "NamespaceUnmarked", 5),
-    "old, without its mark": (namespace(annotations=MARK), "NamespaceUnmarked", 5),
 }
 
 
@@ -363,31 +350,13 @@ def test_a_sweep_keeps_what_is_young_or_unmarked(left, reason, minutes):
     assert decision.again == minutes * MINUTE
 
 
-def test_a_sweep_deletes_what_is_old_and_marked():
-    gone = Removal(mapping=None, crd=crd(age=5 * HOUR), contents=Contents(released=False))
-    left = namespace(annotations=made_at(HOUR))
-    facts = seen(mapping=None, namespace=left, removal=gone, witnessed=False)
-    assert steps_of(decide(facts, scope="Namespaced", now=NOW)) == [("Delete", NAMESPACE, TARGET)]
-
-
 UIDS = {keys.SPACE_UID: f"uid-of-{SPACE}", keys.ACCOUNT_UID: "uid-of-account"}
 BEFORE_UIDS = {"klutch.anynines.com/api-service-namespace": f"{SPACE}/dev"}
 STAMPED = {
     "what another backend made": ({"namespace": namespace(annotations=BEFORE_UIDS)}, {}),
-    "what this one made without uids": (
-        {"namespace": namespace(annotations=BEFORE_UIDS | {keys.MADE_AT: format_time(NOW - HOUR)})},
-        {},
-    ),
-    "what a person gave away": (
-        {"namespace": namespace(annotations=made_at(HOUR) | {keys.SPACE_UID: "former"})},
-        {keys.CONFIRM_SPACE: "older, former"},
-    ),
     "also what had no uid": (
         {"namespace": namespace(annotations=BEFORE_UIDS, age=3 * HOUR), "mapping": mapping()},
         {keys.CONFIRM_SPACE: "none"},
-    ),
-    "of an account that was made anew": (
-        {"namespace": namespace(annotations=made_at(HOUR) | {keys.ACCOUNT_UID: "gone"})}, {},
     ),
 }  # fmt: skip
 

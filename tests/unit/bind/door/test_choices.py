@@ -43,10 +43,6 @@ def offer(*claims):
     [
         ((), (), ""),
         ((SECRETS,), (), " --claims none"),
-        ((SECRETS,), (0,), " --claims none --accept secrets"),
-        ((SECRETS, NAMED), (1,), " --claims none --accept queues.shop.example"),
-        ((NAMED, SECRETS), (0, 1), " --claims none --accept queues.shop.example --accept secrets"),
-        ((SECRETS, SECRETS), (0, 1), " --claims none --accept secrets"),
         ((SECRETS, SECRETS), (0,), " --claims ask"),
     ],
 )
@@ -139,14 +135,11 @@ def bound(beat=None, ready=None, *, there=True, is_deleting=False):
     ("one", "word", "shape", "heartbeat"),
     [
         (bound(there=False), "Waiting for the konnector", "waiting", "never"),
-        (bound(), "Waiting for the konnector", "waiting", "never"),
         (bound(30, "True"), "Ready", "good", "30s ago"),
         (bound(30, "False"), "Not ready", "bad", "30s ago"),
         (bound(30, "Unknown"), "Unknown", "waiting", "30s ago"),
         (bound(30), "Unknown", "waiting", "30s ago"),
-        (bound(600, "True"), "Ready", "good", "10m ago"),
         (bound(601, "True"), "No heartbeat", "silent", "10m ago"),
-        (bound(3 * 86_400, "True"), "No heartbeat", "silent", "3d ago"),
         (bound(30, "True", is_deleting=True), "Being deleted", "waiting", "30s ago"),
     ],
 )

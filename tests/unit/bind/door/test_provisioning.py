@@ -20,7 +20,6 @@ from tests.support.kubeconfigs import b64
 
 ISSUER: Final = "https://idp.example.org"
 ALICE: Final = Identity(ISSUER, "alice", "oidc:alice")
-CI: Final = Identity("https://ci.example.org", "alice", "ci:alice", first=False)
 TERMS: Final = SpaceTerms(
     "cluster-", "Shop Inc", "https://api.example.org:6443", ca="PEM", labels=RESTRICTED
 )
@@ -96,15 +95,6 @@ def test_a_space_begins_with_a_namespace_that_says_whose_it_is() -> None:
     }
 
 
-def test_the_name_follows_from_the_identity_alone() -> None:
-    assert SPACE.startswith("cluster-")
-    assert len(SPACE) == len("cluster-") + 10
-    assert Wanted(replace(ALICE, user="x", groups=("y",)), "4ceiSr", TERMS, SERVICE).name == SPACE
-    assert replace(WANTED, cid="4ceiSs").name != SPACE
-    assert replace(WANTED, identity=CI).name != SPACE
-    assert replace(WANTED, resources=frozenset({"queues.shop.example"})).name == SPACE
-
-
 @pytest.mark.parametrize(("owned", "refused"), [(49, False), (50, True), (51, True)])
 def test_a_new_space_needs_room(owned: int, refused: bool) -> None:
     outcome = provisioning.decide(Seen("cp", owned=owned), WANTED)
@@ -113,17 +103,10 @@ def test_a_new_space_needs_room(owned: int, refused: bool) -> None:
         assert (outcome.code, outcome.reason) == ("forbidden", "quota")
 
 
-def test_a_space_that_is_there_needs_none() -> None:
-    seen = Seen("cp", (namespace(),), HALF, owned=51)
-    assert not isinstance(provisioning.decide(seen, WANTED), Refused)
-
-
 @pytest.mark.parametrize(
     ("spaces", "says"),
     [
         ([namespace("bob#4ceiSr")], "is taken"),
-        ([namespace("")], "is taken"),
-        ([namespace("klutchctl:fleet/edge")], "is taken"),
         ([namespace(issuer="https://former.example.org")], "another issuer"),
         ([namespace(), namespace(name="cluster-7fk2q")], "two binding spaces"),
         ([live(namespace(), deletionTimestamp="2026-11-25T10:00:00Z")], "is being deleted"),

@@ -72,23 +72,12 @@ def test_a_template_whose_crd_is_there_is_offered() -> None:
     )
 
 
-def test_offers_stand_in_the_order_of_their_crds() -> None:
-    templates = [template("queues", "a"), template("caches", "z")]
-    found = offers(templates, [crd("queues"), crd("caches")])
-    assert [one.resource.plural for one in found] == ["caches", "queues"]
-
-
-def test_of_two_templates_the_first_by_name_counts() -> None:
-    (offer,) = offers([template("caches", "b"), template("caches", "a")], [crd("caches")])
-    assert offer.name == "a"
-
-
 @pytest.mark.parametrize(("scope", "count"), [("Namespaced", 0), ("Cluster", 1)])
 def test_the_consumer_scope_hides_what_nobody_could_bind(scope: Scope, count: int) -> None:
     assert len(offers([template("caches")], [crd("caches", "Cluster")], scope)) == count
 
 
-@pytest.mark.parametrize("of", ["template", "crd"])
+@pytest.mark.parametrize("of", ["crd"])
 def test_what_is_being_deleted_is_not_offered(of: str) -> None:
     objects = {"template": template("caches"), "crd": crd("caches")}
     at = ("metadata", "deletionTimestamp")
@@ -210,21 +199,6 @@ def test_a_response_is_padded_and_of_the_standard_alphabet(length):
     assert json.loads(base64.b64decode(text, validate=True)) == document
     target = answers.with_query("http://localhost:1/callback", response=text)
     assert not re.search(r"[+/]", target.partition("?")[2])
-
-
-@pytest.mark.parametrize(
-    ("agreed", "states"),
-    [
-        ((0, 1), ["Accepted", "Accepted"]),
-        ((0,), ["Accepted", "Rejected"]),
-        ((), ["Rejected", "Rejected"]),
-    ],
-)
-def test_what_was_agreed_to_is_said_for_each_claim(agreed, states):
-    claims = manifest.get_maps({"consent": answers.consent_of(DATABASES, agreed)}, "consent")
-    assert [claim["state"] for claim in claims] == states
-    assert [claim["resource"] for claim in claims] == ["secrets", "configmaps"]
-    assert answers.consent_of(DATABASES, None) is None  # nobody was asked
 
 
 def test_an_offer_of_the_catalogue_says_what_it_asks_for():
