@@ -46,7 +46,7 @@ _NONE: Final[dict[str, _Entry]] = {}
 _SMALL: Final = 8 * 1024
 _WINDOW: Final = -13
 _LEVEL: Final = 5
-_HOT: Final = 512  # objects of one budget
+_HOT: Final = 2048  # objects of one budget: 5 MiB or so
 NO_INDEXES: Final[Mapping[str, Index]] = MappingProxyType({})
 
 
