@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 from reconciler.controller.fence import WriteFence
+from reconciler.core import keys
 from reconciler.core import manifest as m
 from reconciler.core.decision import (
     VERSION_PATH,
@@ -24,16 +25,18 @@ from reconciler.core.decision import (
     Task,
     status_patch,
 )
-from reconciler.core.errors import Contested, KlutchError, Retry
+from reconciler.core.documents import first_of
+from reconciler.core.errors import Contested, KlutchError, Rejected, Retry
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Writer
 from reconciler.kube.informer import ReadYourWrites
-from reconciler.kube.requests import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation, Verb
 
 if TYPE_CHECKING:
     from reconciler.core.conditions import Cause
 
+_OURS: Final = (keys.OWN_PREFIX, keys.BOUND)
 _OFTEN: Final = 60  # writes of one object in a minute; beyond, there are pauses between two
 _MINUTE: Final = timedelta(minutes=1)
 _PAUSE: Final = timedelta(seconds=5)
@@ -201,6 +204,7 @@ class _Execution:
             lambda: writer.create(manifest, ref.kind, manager=manager)
         )
         self._remember(ref, answer)
+        _require_kept(ref, "create", manifest, answer)
 
     async def _apply(self, ref: Ref, manifest: Manifest) -> None:
         writer, manager = self.executor.writer(ref), self.executor.manager
@@ -209,6 +213,7 @@ class _Execution:
             lambda: writer.apply(body, ref.kind, manager=manager, force=True)
         )
         self._follow(ref, m.resource_version_of(manifest), answer)
+        _require_kept(ref, "apply", body, answer)
 
     async def _patch(self, ref: Ref, body: Manifest, subresource: str) -> None:
         writer, manager = self.executor.writer(ref, subresource), self.executor.manager
@@ -217,6 +222,7 @@ class _Execution:
             lambda: writer.merge_patch(ref, patch, manager=manager, subresource=subresource)
         )
         self._follow(ref, m.resource_version_of(body), answer)
+        _require_kept(ref, "patch", body, answer)
 
     async def _json_patch(self, step: JsonPatch) -> None:
         ref, manager = step.ref, self.executor.manager
@@ -275,3 +281,20 @@ class _Execution:
     def _showing(self, ref: Ref) -> list[ReadYourWrites]:
         views = ((one, one.view.ref) for one in self.recents)
         return [one for one, of in views if (of.cluster, of.kind) == (ref.cluster, ref.kind)]
+
+
+def _require_kept(ref: Ref, verb: Verb, body: Manifest, answer: Manifest) -> None:
+    """Raise Rejected where a finalizer or mark of ours that was written is not in the answer.
+
+    An admission webhook or policy took it away: what depends on it may not be done.
+    """
+    written = m.get_map(body, "metadata", "annotations").items()
+    marks = {key for key, value in written if value is not None and key.startswith(_OURS)}
+    lost = {
+        "finalizers": {*m.finalizers_of(body)} - {*m.finalizers_of(answer)},
+        "annotations": marks - m.get_map(answer, "metadata", "annotations").keys(),
+    }
+    for part, some in lost.items():
+        if some:
+            why = f"an admission webhook or policy takes away metadata.{part}"
+            raise Rejected(f"{why}: {first_of(sorted(some))}", ref=ref, verb=verb)

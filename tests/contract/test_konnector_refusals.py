@@ -6,6 +6,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+import pytest
+
 from reconciler.blueprints.objects import build
 from reconciler.core import keys
 from reconciler.core.errors import ClusterError
@@ -15,7 +17,16 @@ from tests.support.bound_scenes import Scene, remove, until
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, data, degraded, offer
-from tests.support.konnector_scenes import Side, equals, event, mutated, redefine, refusal, story
+from tests.support.konnector_scenes import (
+    Side,
+    equals,
+    event,
+    mutated,
+    redefine,
+    refusal,
+    story,
+    stripped,
+)
 
 SECRETS = claim("secrets", "Provider")
 MAPS = claim("configmaps", "Provider")
@@ -142,6 +153,19 @@ async def test_a_status_comes_down_with_its_nulls(scene: Scene) -> None:
 
 async def _is_marked(side: Side) -> bool:
     return await equals(side.annotations(), {keys.BOUND: "true"})
+
+
+@pytest.mark.parametrize("part", ["finalizers", "annotations"])
+async def test_marks_that_an_app_cluster_takes_away_are_reported(scene: Scene, part: str) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await bound(scene)
+        async with stripped(scene, part):
+            await scene.create_instance("bare", size="1Gi")
+            reported = await until(lambda: event(scene, "bare", "SyncDenied"))
+            assert f"takes away metadata.{part}" in reported["note"]
+            assert "bare" in await until(lambda: refusal(scene))
+            assert (await scene.copy("bare") is None) == (part == "finalizers")
+        await until(lambda: scene.copy("bare"), within=120)  # it tries again after a minute
 
 
 async def test_what_a_provider_puts_back_is_no_war(scene: Scene) -> None:

@@ -92,8 +92,7 @@ def test_programs_start_as_another_user_than_root_on_a_root_that_is_read_only(bu
                 assert (done.returncode, done.stderr) == (0, ""), done.stderr
                 assert done.stdout
         if built.name != "klutchctl":  # that has all packages there are
-            package = building.IMAGES[built.name][0]
-            done = started(built, root, python, "-c", IMPORT_ALL, package)
+            done = started(built, root, python, "-c", IMPORT_ALL, building.IMAGES[built.name][0])
             assert (done.returncode, done.stderr) == (0, "")
         else:
             done = started(built, root, "sh", "-ec", "git --version; python3 -m json.tool --help")
@@ -172,8 +171,7 @@ def test_the_same_sources_give_the_same_layers_byte_for_byte(images, tmp_path):
     lines = (building.ROOT / ".containerignore").read_text("utf-8").splitlines()
     for name in (one[1:] for one in lines if one.startswith("!")):
         whole = building.ROOT / name
-        copy = shutil.copytree if whole.is_dir() else shutil.copyfile
-        copy(whole, tmp_path / name)
+        (shutil.copytree if whole.is_dir() else shutil.copyfile)(whole, tmp_path / name)
     os.utime(tmp_path / "pyproject.toml", (1, 1))
     shutil.copyfile(building.ROOT / ".containerignore", tmp_path / ".containerignore")
     again = building.Builder(BUILDER.folder, checkout=Path(tmp_path))

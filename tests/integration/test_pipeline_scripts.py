@@ -150,6 +150,5 @@ def test_a_variable_that_is_missing_is_named(tmp_path):
         environ = on_github(forge)
         del environ["GITHUB_TOKEN"]
         (tmp_path / "plan.md").write_text("### Plan\n")
-        command = [sys.executable, str(COMMENT), str(tmp_path / "plan.md")]
-        done = ran(command, env=environ)
+        done = ran([sys.executable, str(COMMENT), str(tmp_path / "plan.md")], env=environ)
         assert (done.returncode, done.stderr) == (1, "GITHUB_TOKEN is not set\n")

@@ -43,8 +43,7 @@ class Repository:
     folder: str
 
     def git(self, *arguments: str, where: Path | None = None) -> str:
-        command = ["git", *arguments]
-        done = ran(command, cwd=where or self.origin, env=self.environ)
+        done = ran(["git", *arguments], cwd=where or self.origin, env=self.environ)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -92,8 +91,7 @@ class GitHub(Runner):
     """Runs the jobs of the workflow: its `run` lines, and nothing of what it `uses`."""
 
     def steps(self, job: str) -> list[dict[str, Any]]:
-        text = (self.repository.work / PIPELINES[0]).read_text()
-        found = yaml.safe_load(text)["jobs"][job]
+        found = yaml.safe_load((self.repository.work / PIPELINES[0]).read_text())["jobs"][job]
         return [{**one, "env": found.get("env", {}) | one.get("env", {})} for one in found["steps"]]
 
     async def run(self, job: str) -> tuple[int, str]:
@@ -211,8 +209,7 @@ def system(request):
 async def scene(control_plane, app_cluster, namespace, tmp_path):
     folder = tmp_path / "fleet"
     folder.mkdir()
-    mode = Mode.DIRECT
-    made = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=folder)
+    made = staged(control_plane, app_cluster, namespace=namespace, mode=Mode.DIRECT, folder=folder)
     async with made as scene:
         scene.fleet.name = f"f{scene.fleet.name}"
         yield scene
@@ -297,8 +294,7 @@ async def test_a_request_that_is_not_valid_is_commented_before_any_cluster_is_re
 @pytest.mark.parametrize("system", [Template])
 async def test_a_fork_without_a_kubeconfig_is_checked_alone(system, repository, tmp_path):
     repository.check_out()
-    runner = system(repository, Forge(), "", tmp_path)
-    code, output = await runner.run("review")
+    code, output = await system(repository, Forge(), "", tmp_path).run("review")
     assert (code, "Plan" in output) == (0, False), output
     assert (repository.work / "validate.sarif").exists()
     assert not (repository.work / "plan.md").exists()

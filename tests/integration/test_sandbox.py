@@ -63,8 +63,7 @@ def is_listening(port: int) -> bool:
 
 
 async def test_two_first_ups_at_once_start_one_sandbox_and_say_how_to_reach_it(machine):
-    ups = [machine.up("--app-clusters", "1") for _ in range(2)]
-    answer, other = await asyncio.gather(*ups)
+    answer, other = await asyncio.gather(*[machine.up("--app-clusters", "1") for _ in range(2)])
     assert answer.out == other.out
     assert (answer.err + other.err).count(
         "waiting for another run that works on this sandbox\n"

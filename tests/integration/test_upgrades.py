@@ -268,8 +268,7 @@ async def probed(release: Release) -> bool:
 
 
 def is_ready(pod: Manifest) -> bool:
-    said = conditions.parse(get_list(pod, "status", "conditions"))
-    ready = conditions.find(said, "Ready")
+    ready = conditions.find(conditions.parse(get_list(pod, "status", "conditions")), "Ready")
     return ready is not None and ready.status == conditions.TRUE
 
 

@@ -416,6 +416,13 @@ GUARDS: Final = (
         "a copy goes before later processes can know of it",
         f"{_MODEL}losses.py",
     ),
+    Mutation(
+        "marks-taken-away",
+        r"for part, some in lost\.items\(\):",
+        "a copy is made though a webhook took the finalizer from its claim",
+        ("tests/contract/test_konnector_refusals.py",),
+        new="for part, some in dict[str, set[str]]().items():",
+    ),
     _guard(
         "older-commit",
         r"\(mine := self\._commit\[:_SHOWN\]\) in before\[1:\]",

@@ -122,8 +122,7 @@ class Runs:
 
 
 async def _plan(fleet: FleetValue, clusters: Clusters) -> Plan:
-    look = await run.look(fleet, clusters, only=None, credentials=True, pace=Pace())
-    return look.plan
+    return (await run.look(fleet, clusters, only=None, credentials=True, pace=Pace())).plan
 
 
 @asynccontextmanager

@@ -184,8 +184,7 @@ async def its_app_namespace_goes(tenant: Tenant) -> None:
 
 
 async def has_no_service_namespace(tenant: Tenant) -> bool:
-    home = names.service_namespace(tenant.own_space, APP)
-    return await tenant.at(refs.NAMESPACE, home) is None
+    return await tenant.at(refs.NAMESPACE, names.service_namespace(tenant.own_space, APP)) is None
 
 
 async def an_app_cluster_binds(tenant: Tenant) -> None:

@@ -229,8 +229,7 @@ def empty():
 
 def hostile(text=HOSTILE):
     """Return one in which every text that others write is `text`."""
-    key = UnitKey(text, "", text)
-    health = UnitHealth(key, State.DEGRADED, text, text, ago(hours=1))
+    health = UnitHealth(UnitKey(text, "", text), State.DEGRADED, text, text, ago(hours=1))
     whole = ClusterHealth(text, text, (BoundUnit(text, health),), State.DEGRADED, text)
     other = ClusterHealth(
         "shop", text, (BoundUnit(text, replace(health, unit=UnitKey("shop", "", text))),)

@@ -109,8 +109,7 @@ class Scene:
         await remove(self.app, api.API_SERVICE_BINDING, BIND, self.offer.name)
 
     async def on_plane(self, kind: refs.Kind, name: str, namespace: str | None = None) -> Any:
-        where = self.space if namespace is None else namespace
-        return await read(self.plane, kind, where, name)
+        return await read(self.plane, kind, self.space if namespace is None else namespace, name)
 
     async def in_app(self, kind: refs.Kind, name: str, namespace: str = BIND) -> Any:
         return await read(self.app, kind, namespace, name)

@@ -103,8 +103,7 @@ class Client:
         self, port: int, path: str, *, form: Mapping[str, str] | None = None, **more: Any
     ) -> Reply:
         """Send a form, or else `document`, with more headers."""
-        document = more.pop("document", {})
-        body = json.dumps(document) if form is None else urlencode(form)
+        body = json.dumps(more.pop("document", {})) if form is None else urlencode(form)
         kind = "json" if form is None else "x-www-form-urlencoded"
         headers = {"Content-Type": f"application/{kind}", **more}
         return await self.send("POST", port, path, headers, body.encode())

@@ -94,8 +94,7 @@ class Installation:
 
 def fleet(name: str, places: Mapping[str, LiveCluster]) -> str:
     """Return the fleet.yaml that an operator would write to take an installation over."""
-    contexts = {place: live.context for place, live in places.items()}
-    return capture_files.fleet(name, contexts)
+    return capture_files.fleet(name, {place: live.context for place, live in places.items()})
 
 
 @contextlib.asynccontextmanager

@@ -121,8 +121,7 @@ class Writes:
         body: dict[str, JSON] = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
         if ref.name not in self._there:
             self._there.add(ref.name)
-            labels = {"team": team} if team else {}
-            created = body | {"metadata": {**identity, "labels": labels}}
+            created = body | {"metadata": {**identity, "labels": {"team": team} if team else {}}}
             await cluster.create(created, CONFIG_MAP, manager=MANAGER)
         elif ends:
             self._there.discard(ref.name)

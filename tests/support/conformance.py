@@ -78,8 +78,7 @@ class Player:
             return type(error).__name__, error.status, error.reason
         is_object = isinstance(answer, dict) and answer.get("kind") != "Status"
         if is_object and not operation.dry_run:
-            key = (operation.kind.plural, name_of(answer))
-            self.seen.setdefault(key, []).append(answer)
+            self.seen.setdefault((operation.kind.plural, name_of(answer)), []).append(answer)
         return self.plain(answer)
 
     async def _called(self, one: "Operation") -> Any:
@@ -129,8 +128,7 @@ class Player:
         made = copy.deepcopy(one.body["operations"])
         _, version = self._expected(one)
         if version is not None:
-            test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-            return [test, *made]
+            return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *made]
         return made
 
     def _expected(self, one: "Operation") -> tuple[str | None, str | None]:

@@ -27,8 +27,7 @@ class Drill:
     @property
     def binding(self) -> Ref:
         managed = self.managed
-        name = managed.offer.name
-        return Ref(managed.plane.name, api.API_SERVICE_BINDING, managed.space, name)
+        return Ref(managed.plane.name, api.API_SERVICE_BINDING, managed.space, managed.offer.name)
 
     def backend(self):
         return self.managed.backend(

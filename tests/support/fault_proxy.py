@@ -239,8 +239,7 @@ def _client_tls(upstream: Connection) -> ssl.SSLContext | None:
     if not upstream.server.startswith("https:"):
         return None
     credential = upstream.credential
-    presented = credential if isinstance(credential, ClientCertificate) else None
-    return ssl_context(upstream, presented)
+    return ssl_context(upstream, credential if isinstance(credential, ClientCertificate) else None)
 
 
 def _request(parts: Sequence[h11.Event]) -> Request:

@@ -41,6 +41,5 @@ def archives() -> Iterator[Archives]:
 
 
 def condition(kind: str, status: str, message: str = "", **more: Any) -> dict[str, Any]:
-    time = "2026-11-26T12:00:00Z"
-    fixed = {"reason": "Tests", "lastTransitionTime": time}
+    fixed = {"reason": "Tests", "lastTransitionTime": "2026-11-26T12:00:00Z"}
     return {"type": kind, "status": status, "message": message, **fixed, **more}

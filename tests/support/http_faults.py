@@ -195,8 +195,7 @@ def redirect(location: str) -> Answer:
 
 def gone() -> Inject:
     """Return the event with which a watch tells that its resourceVersion is too old."""
-    event = {"type": "ERROR", "object": status_object(410)}
-    return Inject(orjson.dumps(event), end=True)
+    return Inject(orjson.dumps({"type": "ERROR", "object": status_object(410)}), end=True)
 
 
 def status_object(code: int) -> dict[str, object]:

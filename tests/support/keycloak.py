@@ -112,8 +112,7 @@ async def signs_in(keycloak: Keycloak, url: str, name: str, password: Purpose) -
 
 def browsing(keycloak: Keycloak) -> aiohttp.ClientSession:
     """Return a browser with its cookies: of IP addresses, secure ones of loopback without TLS."""
-    origin = URL(keycloak.issuer).origin()
-    jar = aiohttp.CookieJar(unsafe=True, treat_as_secure_origin=origin)
+    jar = aiohttp.CookieJar(unsafe=True, treat_as_secure_origin=URL(keycloak.issuer).origin())
     limit = 1 << 17  # of what comes back to a CLI
     return aiohttp.ClientSession(cookie_jar=jar, max_line_size=limit, max_field_size=limit)
 
@@ -134,8 +133,7 @@ async def signs_in_with(
                 return target
             page = await browser.get(target, allow_redirects=False)
             continue
-        text = await page.text()
-        form = _FORM.search(text)
+        form = _FORM.search(await page.text())
         if form is None:
             return str(page.url)
         fields = _fields(form[2])

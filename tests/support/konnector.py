@@ -49,8 +49,7 @@ async def konnector(
     clock = clock or SystemClock()
     mode = settings.control_plane_mode
     async with AsyncExitStack() as opened:
-        name = APP_CLUSTER if mode is None else CONTROL_PLANE
-        way = replace(home, name=name)
+        way = replace(home, name=APP_CLUSTER if mode is None else CONTROL_PLANE)
         real = await opened.enter_async_context(KubeCluster(way, limits=_LIMITS, agent=AGENT))
         cluster = _faulty(real, faults)
         app: Cluster = cluster

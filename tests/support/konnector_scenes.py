@@ -211,8 +211,26 @@ async def redefine(
 @contextlib.asynccontextmanager
 async def mutated(scene: Scene, path: str, value: str) -> AsyncIterator[None]:
     """Let an admission policy of the control plane set a field of all instances."""
-    name, cluster = scene.offer.group, scene.plane.cluster
     operation = f'[JSONPatch{{op: "add", path: "{path}", value: "{value}"}}]'
+    side = replace(sides(scene)[1], namespace=scene.space)
+    async with _policed(scene.plane, scene, operation):
+        await until(lambda: _is_mutated(side, value))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def stripped(scene: Scene, part: str) -> AsyncIterator[None]:
+    """Let an admission policy of the app cluster take a part of metadata from all instances."""
+    remove = f'[JSONPatch{{op: "remove", path: "/metadata/{part}"}}]'
+    marks = ["probe.example/x"] if part == "finalizers" else {"probe.example/x": "x"}
+    async with _policed(scene.app, scene, f"has(object.metadata.{part}) ? {remove} : []"):
+        await until(lambda: _is_stripped(sides(scene)[0], part, marks))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _policed(live: LiveCluster, scene: Scene, operation: str) -> AsyncIterator[None]:
+    name, cluster = scene.offer.group, live.cluster
     rule = {
         "apiGroups": [scene.offer.group],
         "apiVersions": ["*"],
@@ -228,12 +246,16 @@ async def mutated(scene: Scene, path: str, value: str) -> AsyncIterator[None]:
     use = build(_USE_OF_POLICY, name, spec={"policyName": name})
     await cluster.create(use, _USE_OF_POLICY, manager="provider")
     try:
-        side = replace(sides(scene)[1], namespace=scene.space)
-        await until(lambda: _is_mutated(side, value))
         yield
     finally:
-        await remove(scene.plane, _USE_OF_POLICY, "", name)
-        await remove(scene.plane, _POLICY, "", name)
+        await remove(live, _USE_OF_POLICY, "", name)
+        await remove(live, _POLICY, "", name)
+
+
+async def _is_stripped(side: Side, part: str, marks: Any) -> bool:
+    body, ref = {"metadata": {part: marks}}, side.ref("orders")
+    tried = await side.live.cluster.merge_patch(ref, body, manager="tests", dry_run=True)
+    return "probe.example" not in str(manifest.get(tried, "metadata", part))
 
 
 async def _is_mutated(side: Side, value: str) -> bool:

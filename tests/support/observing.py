@@ -66,8 +66,7 @@ class Hand:
             "metadata": metadata | more.get("metadata", {}),
         }
         created = await self.live.cluster.create(manifest, kind, manager=MANAGER)
-        ref = Ref(self.live.cluster.name, kind, namespace, name)
-        self.made.append((ref, uid_of(created)))
+        self.made.append((Ref(self.live.cluster.name, kind, namespace, name), uid_of(created)))
         return created
 
     async def clean(self) -> None:

@@ -41,8 +41,7 @@ class OriginalProvider:
     async def authorize(self, request: web.Request) -> web.Response:
         query = {name: request.query[name] for name in ("s", "c", "p")}
         self.asked.append(dict(request.query))
-        text = json.dumps(self.respond(query["s"])).encode()
-        response = base64.urlsafe_b64encode(text).decode()
+        response = base64.urlsafe_b64encode(json.dumps(self.respond(query["s"])).encode()).decode()
         place = f"http://localhost:{query['p']}/callback?response={response}"
         return web.Response(status=302, headers={"Location": place})
 

@@ -164,8 +164,7 @@ class BackupManager(LoopbackServer):
         return said(201, {"id": number, "message": "job to backup is queued"})
 
     def _job(self, name: str, instance: str, number: int) -> Said:
-        jobs = self.restores if name == "restore" else self.backups
-        job = jobs.get(number)
+        job = (self.restores if name == "restore" else self.backups).get(number)
         if job is None or job.instance != instance:
             return failure(404, "NotFound", "there is no such job")
         match name:

@@ -44,8 +44,7 @@ class World(Turns):
             "spec": {"plan": "small"},
             "status": {"conditions": [{"type": "Provisioned", "status": "True"}]},
         }
-        live = self.objects.create(self.at(), body)
-        self.instance = live["metadata"]["uid"]
+        self.instance = self.objects.create(self.at(), body)["metadata"]["uid"]
         members = {"service_id": self.service, "plan_id": self.plan, "state": "present"}
         self.broker.inventory.put((self.instance, ""), members)
         known = Record(

@@ -89,8 +89,7 @@ class Compositions:
         return put(crd, "Namespaced", "spec", "scope") if scoped else crd
 
     def ref(self, kind: Kind, name: str) -> Ref:
-        scoped = self.namespaced and kind != kinds.PROVIDER_CONFIG
-        namespace = self.namespace if scoped else ""
+        namespace = self.namespace if self.namespaced and kind != kinds.PROVIDER_CONFIG else ""
         return Ref(self.plane.name, kind, namespace, self.named(name))
 
     async def configure(self, name: str, url: str, user: str, password: str, **spec: Any) -> None:
@@ -208,8 +207,7 @@ class Compositions:
     async def credentials(self, name: str = "orders") -> dict[str, str]:
         """Return the texts of the Secret of a ServiceBinding, {} without one."""
         ref = Ref(self.plane.name, refs.SECRET, self.namespace, f"{name}-creds")
-        secret = await self.plane.cluster.get(ref)
-        data = (secret or {}).get("data") or {}
+        data = (await self.plane.cluster.get(ref) or {}).get("data") or {}
         assert isinstance(data, dict)
         return {key: base64.b64decode(value).decode() for key, value in data.items()}
 

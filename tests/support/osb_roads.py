@@ -178,8 +178,7 @@ class Road:
         await eventually(ready, within=WITHIN)
 
     async def credentials(self, name: str) -> Mapping[str, str]:
-        found = await self.app.cluster.get(self.ref(refs.SECRET, name))
-        data = get_map(found or {}, "data")
+        data = get_map(await self.app.cluster.get(self.ref(refs.SECRET, name)) or {}, "data")
         return {key: base64.b64decode(str(value)).decode() for key, value in data.items()}
 
     async def rotate(self, kind: Kind, name: str, **rotation: str) -> None:

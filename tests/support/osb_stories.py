@@ -107,8 +107,7 @@ def has(**wanted: Any) -> Goal:
             (one["plan_id"], one.get("parameters", {}))
             for one in scene.broker.inventory.instances.values()
         ]
-        live = await scene.read(INSTANCE)
-        shown = get_text(live or {}, "status", "plan") == wanted["plan"]
+        shown = get_text(await scene.read(INSTANCE) or {}, "status", "plan") == wanted["plan"]
         is_held = held == [(plan, wanted["parameters"])]
         return is_held and shown and await is_well(scene, INSTANCE)
 
@@ -124,20 +123,17 @@ async def is_gone(scene: OsbScene) -> bool:
 
 async def credentials(scene: OsbScene, name: str = "orders-creds") -> dict[str, str]:
     """Return what a Secret holds; nothing where it is not there."""
-    found = await scene.read(SECRET, name)
-    data = get_map(found or {}, "data")
+    data = get_map(await scene.read(SECRET, name) or {}, "data")
     return {key: base64.b64decode(str(value)).decode() for key, value in data.items()}
 
 
 async def is_bound(scene: OsbScene) -> bool:
     """Return whether the binding is Ready, and its Secret logs in with the only credentials."""
-    is_only = len(scene.broker.inventory.bindings) == 1
-    return is_only and await is_ready_and_logs_in(scene)
+    return len(scene.broker.inventory.bindings) == 1 and await is_ready_and_logs_in(scene)
 
 
 async def is_ready_and_logs_in(scene: OsbScene) -> bool:
-    ready = await says(scene, BINDING) == "True/"
-    return ready and scene.broker.log_in(await credentials(scene))
+    return await says(scene, BINDING) == "True/" and scene.broker.log_in(await credentials(scene))
 
 
 async def rotate(scene: OsbScene) -> None:
@@ -146,8 +142,7 @@ async def rotate(scene: OsbScene) -> None:
 
 async def overlaps(scene: OsbScene) -> bool:
     """Return whether new credentials are in the Secret, and the old ones still log in."""
-    live = await scene.read(BINDING)
-    is_new = bool(get_text(live or {}, "status", "rotatedAt"))
+    is_new = bool(get_text(await scene.read(BINDING) or {}, "status", "rotatedAt"))
     return is_new and await is_ready_and_logs_in(scene)
 
 

@@ -236,8 +236,7 @@ class Turns:
         bound = self.records(record.BINDING)
         there = {ref.name for ref in self.objects.live if ref.kind == BINDING_KIND}
         names = sorted(there | {one.claim.name for one in bound})
-        found = (self._binding(view, name, bound) for name in names)
-        return replace(view, bindings=tuple(found))
+        return replace(view, bindings=tuple(self._binding(view, name, bound) for name in names))
 
     def _binding(self, view: InstanceView, name: str, bound: list[Record]) -> BindingView:
         """Return a binding as one look shows it, with its Secret if that is to be read."""

@@ -101,8 +101,7 @@ def operation(**fields: Any) -> Operation:
 
 
 def held(state: State, *, uid: str = UID, mark: str = "", **fields: Any) -> Record:
-    number = fields.get("number", 0)
-    identity = record.identifier(uid, number)
+    identity = record.identifier(uid, fields.get("number", 0))
     made = Record(
         id=identity,
         broker="acme",

@@ -139,5 +139,4 @@ class Both:
 def _following(manifest, moved, cluster):
     if cluster not in moved:
         return manifest
-    metadata = {**manifest["metadata"], "resourceVersion": moved[cluster]}
-    return {**manifest, "metadata": metadata}
+    return {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": moved[cluster]}}
