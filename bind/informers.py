@@ -284,8 +284,7 @@ def trimmed_namespace(live: Manifest) -> Manifest:
     """Return a Namespace without managedFields, but with the owner that they prove."""
     notes = manifest.annotations_of(live)
     owner = bounds.owner_of(notes.get(keys.IDENTITY, ""))
-    fields = field_set.owned(live, *_BELIEVED)
-    written = manifest.get_map(fields, "f:metadata", "f:annotations")
+    written = manifest.get_map(field_set.owned(live, *_BELIEVED), "f:metadata", "f:annotations")
     if not owner or f"f:{keys.IDENTITY}" not in written:
         return without_managed_fields(live)
     issuer = notes.get(keys.ISSUER, "") if f"f:{keys.ISSUER}" in written else ""

@@ -232,8 +232,7 @@ def _client_secret(given: argparse.Namespace) -> Secret:
 
 
 def _authorization(given: argparse.Namespace) -> Authorization:
-    known = {one.lower(): one for one in _AUTHORIZATIONS}
-    chosen = known.get(given.authorization.lower())
+    chosen = {one.lower(): one for one in _AUTHORIZATIONS}.get(given.authorization.lower())
     if chosen is None:
         expected = ", ".join(_AUTHORIZATIONS)
         raise ConfigError(

@@ -217,8 +217,7 @@ class Claims:
         return [self._records, *(recent for recent in found if recent is not None)]
 
     def _ask(self, key: views.InstanceKey, view: InstanceView, part: Part) -> None:
-        name = "" if view.broker is None else view.broker.spec.name
-        connection = self._brokers.connection(name)
+        connection = self._brokers.connection("" if view.broker is None else view.broker.spec.name)
         if part.next.ask is None or connection is None or self._calls.is_calling(key):
             return
         ask, place = part.next.ask, view.place

@@ -158,8 +158,7 @@ class _Doctor:
             found = problem("connection", str(error))
             return (Examined(url, _ISSUER, (found,), readable=False),)
         if exported.status == _OK:
-            findings = (*_exported(exported), *self._clock(exported))
-            return (Examined(url, "backend", findings),)
+            return (Examined(url, "backend", (*_exported(exported), *self._clock(exported))),)
         return (await self._issuer(url),)
 
     async def _door(self, url: str, export: str, answer: Answer) -> tuple[Examined, ...]:

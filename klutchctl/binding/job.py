@@ -310,8 +310,7 @@ async def bound(job: Job, source: Source) -> str:
         grant = response.Grant([request], content, response.remote_of(content, bind.networks))
         await bind.app.identity(write=True)
         seen = await bind.app.seen()
-        decision = bind.decision(seen)
-        return await tabled(bind, await bind.finish(SignedIn(grant), seen, decision))
+        return await tabled(bind, await bind.finish(SignedIn(grant), seen, bind.decision(seen)))
 
 
 def _moved(content: bytes, namespace: str) -> bytes:

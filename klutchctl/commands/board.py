@@ -73,8 +73,7 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
 
     from reconciler.watch.loop import States
 
-    never = Event().wait
-    return awaited(_served(States(_read(given, plan)), settings, address, hosts, never))
+    return awaited(_served(States(_read(given, plan)), settings, address, hosts, Event().wait))
 
 
 def _read(given: Path, plan: Path | None) -> "FleetState":

@@ -56,8 +56,7 @@ def explain(
 
     Prints its place, its meaning, and what to do about it. Works offline.
     """
-    book = files("klutchctl").joinpath(*_BOOK).read_text(encoding="utf-8")
-    known = list(reasons(book))
+    known = list(reasons(files("klutchctl").joinpath(*_BOOK).read_text(encoding="utf-8")))
     found = [one for one in known if one.name.lower() == reason.lower()]
     if not found:
         close = get_close_matches(reason, [one.name for one in known], cutoff=0.75)

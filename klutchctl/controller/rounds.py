@@ -142,8 +142,7 @@ class Rounds:
         found = storms.calmed(self._storms, plan, now=now, terms=terms)
         if found.begun:
             managers = {ref: await _other_manager(fleet, ref, clusters) for ref in found.begun}
-            known = found.storms.named(managers)
-            found = storms.calmed(known, plan, now=now, terms=terms)
+            found = storms.calmed(found.storms.named(managers), plan, now=now, terms=terms)
         self._storms = found.storms
         return found.plan
 

@@ -77,8 +77,7 @@ def _rows(board: Board) -> Iterator[_Row]:
             whole = ""  # once is enough
         if not cluster.units:
             why = whole or ("" if cluster.message else "nothing is bound here")
-            since = age(cluster.since, board.time)
-            yield _row(cluster, "", "", cluster.state, since, why)
+            yield _row(cluster, "", "", cluster.state, age(cluster.since, board.time), why)
 
 
 def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime, whole: str) -> _Row:

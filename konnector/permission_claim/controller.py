@@ -212,8 +212,7 @@ class PermissionClaims(PairedSync):
     def _note_end(self, side: str, app_namespace: str, live: Manifest) -> None:
         """Note that a watch saw the deletion of an object, perhaps of an origin."""
         if self.link.mappings.service(app_namespace):
-            place = ObjectKey(app_namespace, manifest.name_of(live))
-            self._ended[side, place] = uid_of(live)
+            self._ended[side, ObjectKey(app_namespace, manifest.name_of(live))] = uid_of(live)
 
     async def _afresh(self, seen: Seen) -> Seen:
         """Ask once more about the origin of a copy that may end, and about confirmations.

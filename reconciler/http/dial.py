@@ -116,8 +116,7 @@ class Route:
         try:
             outer.write(self._connect_request())
             if status := await tunnel.refusal:
-                message = f"the proxy refused with HTTP {status}"
-                raise NoAnswer(message, sent=False, permanent=True)
+                raise NoAnswer(f"the proxy refused with HTTP {status}", sent=False, permanent=True)
             protocol = make()
             inner = await loop.start_tls(outer, protocol, tls, server_hostname=self.server.tls_name)
         except BaseException:

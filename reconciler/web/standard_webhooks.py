@@ -60,8 +60,7 @@ def verified(given: Mapping[str, str], body: bytes, secret: Secret, now: datetim
     signatures = given.get("webhook-signature", "").split(" ")
     # All of them, whichever fits.
     good = sum(same(signature, expected) for signature in signatures)
-    timely = abs(now.timestamp() - int(timestamp)) <= _TOLERANCE
-    return message_id if good and timely else None
+    return message_id if good and abs(now.timestamp() - int(timestamp)) <= _TOLERANCE else None
 
 
 def same(given: str, expected: str) -> bool:

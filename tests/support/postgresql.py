@@ -84,8 +84,7 @@ def _started(layout: Layout, place: PostgresqlPlace) -> Server:
     for folder in (layout.root.parent, layout.root, layout.services, layout.logs):
         files.private_folder(folder)
     password = sandboxed.ensure_data(layout, place, progress=Quiet())
-    only = (Component.POSTGRESQL,)
-    kit = ServicesKit(Suite(layout.services, only, (), ()), {}, place)
+    kit = ServicesKit(Suite(layout.services, (Component.POSTGRESQL,), (), ()), {}, place)
     plane = State(1, 2, (Member("none", Role.CONTROL_PLANE, 3),))
     state = services.extend(plane, kit, processes.free_ports)
     (server,) = services.servers(layout, state, kit)

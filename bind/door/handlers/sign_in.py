@@ -164,8 +164,7 @@ class SignIn:
         """Return where a signed-in browser goes, with its cookie. Raises Refused."""
         keys, wish = await self._services.ring.keys(), session.wish
         if not wish.sid:
-            text = _fitting(session.sealed(keys, sessions.UI))
-            cookie = self._services.ui_cookie(text)
+            cookie = self._services.ui_cookie(_fitting(session.sealed(keys, sessions.UI)))
             return answers.redirect("/ui/catalogue", cookies=(cookie,))
         cookie = self._services.session_cookie(
             wish.sid, _fitting(session.sealed(keys, sessions.SESSION))
@@ -252,8 +251,7 @@ def wish_of(query: Mapping[str, str], allowed: tuple[str, ...]) -> Wish:
     if not is_name(resource) or not is_name(group):
         raise Refused("invalid_request", "resource or group is malformed", reason="malformed")
     name = services.label_of(query.get("cluster_name", ""))
-    challenge = _challenge(query, sid)
-    return Wish(target, sid, cid, challenge, _dry_run(query), resource, group, name)
+    return Wish(target, sid, cid, _challenge(query, sid), _dry_run(query), resource, group, name)
 
 
 def _dry_run(query: Mapping[str, str]) -> bool:

@@ -185,8 +185,7 @@ class Ui:
         return form
 
     async def _token(self, visit: Visit, page: str) -> str:
-        keys = await self._services.ring.keys()
-        return keys.form_token(_subject(visit, page))
+        return (await self._services.ring.keys()).form_token(_subject(visit, page))
 
     async def _frame(self, visit: Visit) -> views.Frame:
         csrf = await self._token(visit, _SIGN_OUT)

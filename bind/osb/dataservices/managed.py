@@ -149,8 +149,7 @@ class Seen:
             old = after.get(one.type)
             is_same = old is not None and (old.status, old.reason) == (one.status, one.reason)
             since = old.last_transition_time if old is not None and is_same else ""
-            time = since or format_time(self.now)
-            after[one.type] = replace(one, last_transition_time=time)
+            after[one.type] = replace(one, last_transition_time=since or format_time(self.now))
         return conditions.dump(after[one] for one in sorted(after))
 
     def pause(self) -> timedelta:

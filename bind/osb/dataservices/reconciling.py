@@ -289,8 +289,7 @@ class Jobs(ManagedReconciler[jobs.Seen]):
             case (wishes, datetime() as until) if wishes == _wishes(live):
                 facts["rest"] = max(until - self.executor.now(), timedelta())
         found, lookup = self.source(live)
-        named = self._named(live)
-        return jobs.Seen(live=live, source=found, lookup=lookup, named=named, **facts)
+        return jobs.Seen(live=live, source=found, lookup=lookup, named=self._named(live), **facts)
 
     def turn(self, view: jobs.Seen) -> Turn:
         return self._turn(view, jobs.next_step(view))

@@ -80,8 +80,7 @@ def _take_over(view: views.InstanceView, live: Manifest) -> views.Next:
     """Follow the record of a predecessor with the claim's name; the claim waits."""
     for other in view.others:
         if other.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_ADOPT:
-            claim = record.claim_of(view.kind.kind, live)
-            return views.soon(_reclaimed(view, other, claim=claim))
+            return views.soon(_reclaimed(view, other, claim=record.claim_of(view.kind.kind, live)))
     left = view.others[0]
     advice = (
         f"annotate BrokerRecord {left.id} with {keys.OSB_ORPHAN}: Adopt to take it over, "
@@ -187,8 +186,7 @@ def _change(view: views.InstanceView, current: Record, target: Sent) -> views.Ne
         again = views.CLOSED if view.broker.closed else None
         return _blocked(view, causes.UPDATE_WAITS, message, again)
     intent = Intent("Update", view.now, target)
-    step = record.changed(current, intent=intent, asked=state.asked(view))
-    return views.soon(step, begins=True)
+    return views.soon(record.changed(current, intent=intent, asked=state.asked(view)), begins=True)
 
 
 def _read(view: views.InstanceView, current: Record) -> views.Next:

@@ -192,8 +192,7 @@ def ensure_files(layout: Layout, ports: KeycloakPorts, distribution: Path) -> No
     known = {purpose: _secret(layout.keycloak / purpose) for purpose in Purpose}
     keys = _public_keys(layout.keycloak / KEY_FILE)
     realm = document(door, known, key=keys, seed=str(layout.root))
-    flags = "\n".join(door_flags(layout, ports))
-    files.write(layout.keycloak / FLAGS_FILE, flags.encode())
+    files.write(layout.keycloak / FLAGS_FILE, "\n".join(door_flags(layout, ports)).encode())
     files.write(layout.keycloak / URL_FILE, door.encode())
     files.write(own / _IMPORT / f"{REALM}-realm.json", realm)
 

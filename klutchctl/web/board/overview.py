@@ -180,8 +180,7 @@ _LINES: Final = 10
 
 def plan(index: Index, query: Query, now: datetime) -> Page:
     """Return the page of waiting lines."""
-    waiting = index.state.waiting
-    lines = index.lines.get(query.cluster, ()) if query.cluster else waiting.lines
+    lines = index.lines.get(query.cluster, ()) if query.cluster else index.state.waiting.lines
     pager = parts.paged(query, "/plan", len(lines))
     return Page("plan.html", index, now, "plan", query=query, lines=lines[pager.shown], pager=pager)
 

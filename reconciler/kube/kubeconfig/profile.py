@@ -135,8 +135,7 @@ def _refuse_unsupported(fields: Fields) -> None:
     for key in IMPERSONATION:
         if fields.has(key):
             hint = "Use a user that has the rights itself"
-            message = f"impersonation ({key}) is not supported"
-            raise fields.error(message, at=key, hint=hint)
+            raise fields.error(f"impersonation ({key}) is not supported", at=key, hint=hint)
 
 
 def _header(user: Entry) -> Token | TokenFile | BasicAuth | None:

@@ -230,8 +230,7 @@ class _Outbox:
             secret = self._sink.secret()
             if fault := secret_fault(target, secret):
                 return Fault(fault, again=False)
-            now = self._clock.now()
-            call = call_of(target, message, secret, message_id=message_id, now=now)
+            call = call_of(target, message, secret, message_id=message_id, now=self._clock.now())
             async with Http(ca_file=self._sink.ca_file, timeout=_TIMEOUT, trust_env=True) as http:
                 answer = await http.post(call.url, body=call.body, headers=call.headers)
         except OutboundError as error:
