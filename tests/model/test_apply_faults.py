@@ -301,8 +301,7 @@ async def test_a_control_plane_without_lock_stops_only_what_is_behind_it(
     with_mall(scene, fleet_texts.control_plane("ap", at=scene.plane.context), plane="ap")
     mark = second_app_cluster.audit.mark()
     async with scene.peers():
-        faults = faulty(on("get", cluster="control-plane/ap", kind=LEASE), why())
-        report = await runs.run(faults)
+        report = await runs.run(faulty(on("get", cluster="control-plane/ap", kind=LEASE), why()))
     assert statuses_of(report, "shop") == {Status.DONE}
     assert statuses_of(report, "mall") == {Status.FAILED}
     messages = {message.partition(":")[0] for _, message in not_done(report)}

@@ -127,8 +127,7 @@ def test_every_annotation_of_ours_is_in_the_list():
 
 
 def test_every_make_target_exists():
-    makefile = (books.ROOT / "Makefile").read_text("utf-8")
-    targets = re.findall(r"^([a-z]+):", makefile, re.MULTILINE)
+    targets = re.findall("^([a-z]+):", (books.ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     lines = [line for book in books.BOOKS for line, _ in books.commands(book)]
     named = {line.split()[1] for line in lines if line.startswith("make ")}
     assert named >= {"demo", "test"}

@@ -70,8 +70,7 @@ def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
 
 
 def test_a_wheel_carries_the_services_of_the_example(wheel):
-    listed = ["git", "ls-files", "fleet-example/services"]
-    out = ran(listed, cwd=ROOT, check=True).stdout
+    out = ran(["git", "ls-files", "fleet-example/services"], cwd=ROOT, check=True).stdout
     of_git = {name.removeprefix("fleet-example/services/") for name in out.split()}
     prefix = "klutchctl/sandbox/example/"
     assert {name.removeprefix(prefix) for name in wheel if name.startswith(prefix)} == of_git

@@ -156,8 +156,7 @@ def test_advice_is_given_where_the_server_said_no(diary):
 
 @pytest.mark.parametrize("synced", [True, False])
 async def test_who_is_stopped_before_the_work_ends_at_once(diary, stop, synced):
-    views = [View(diary, synced=synced)]
-    manager = managed(diary, views=views, leadership=Leading(diary))
+    manager = managed(diary, views=[View(diary, synced=synced)], leadership=Leading(diary))
     running = asyncio.create_task(manager.run(stop))
     await settle()
     stop.set()

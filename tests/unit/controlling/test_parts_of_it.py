@@ -145,8 +145,7 @@ def test_where_its_own_objects_are():
 
 
 def trusted(verify, fleet):
-    url = "https://git.example.com/f.git"
-    place = Place(git=url, verify=verify, allowed_signers=Path("f"))
+    place = Place(git="https://git.example.com/f.git", verify=verify, allowed_signers=Path("f"))
     return options.verification(place, fleet=fleet).mode
 
 

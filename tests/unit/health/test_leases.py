@@ -19,8 +19,7 @@ LATER = NOW + timedelta(minutes=1)
 
 
 def renewed(ago: float, holder: str = "konnector-1") -> LeaseLook:
-    time = NOW - timedelta(seconds=ago)
-    return LeaseLook(holder, time.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+    return LeaseLook(holder, (NOW - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
 
 
 DOUBTFUL = {

@@ -141,8 +141,7 @@ WRITE = requests.create(
 
 
 def answer(status, retry_after=None):
-    headers = {} if retry_after is None else {"retry-after": retry_after}
-    return Answer(status, headers, b"")
+    return Answer(status, {} if retry_after is None else {"retry-after": retry_after}, b"")
 
 
 LOST = NoAnswer("cut", sent=True)

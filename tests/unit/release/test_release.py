@@ -48,8 +48,7 @@ def verified(public, signature, content, folder):
     for name, bytes_ in files.items():
         (folder / name).write_bytes(bytes_)
     command = ["openssl", "dgst", "-sha256", "-verify", str(public), "-signature", "sig", "content"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
-    return done.returncode == 0
+    return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
 
 
 REFUSED = {
@@ -200,8 +199,7 @@ def test_digests_are_all_that_is_signed(tmp_path, capsys):
 
 def test_the_key_of_a_release_is_where_nothing_builds():
     """S20: in one step of a job that gets digests alone, since `make` keeps its text."""
-    file = ROOT / ".github/workflows/release.yaml"
-    jobs = yaml.safe_load(file.read_text("utf-8"))["jobs"]
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yaml").read_text("utf-8"))["jobs"]
     with_key = {
         (name, step.get("run")) for name, job in jobs.items() for step in job["steps"]
         if "RELEASE_KEY" in json.dumps(step)

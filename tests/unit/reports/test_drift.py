@@ -181,8 +181,7 @@ def test_in_mode_app_cluster_binding():
 
 
 def test_it_has_an_id_of_its_own_and_can_be_saved():
-    here = edited()
-    whole = here.plan(scenes.shop(scenes.binding(), scenes.binding("searches")))
+    whole = edited().plan(scenes.shop(scenes.binding(), scenes.binding("searches")))
     repairs = drift(whole)
     assert repairs.id not in ("", whole.id)
     assert repairs.warnings == ()

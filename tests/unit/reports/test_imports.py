@@ -56,8 +56,7 @@ def foreign(*claims, clusters=("shop",)):
     )
     more = ", claims: [{resource: secrets, version: v1, owner: Provider}]"
     named = [cluster(name) for name in clusters]
-    wanted = fleet(plane(), *named, binding(clusters=", ".join(clusters), more=more))
-    here.apply(here.plan(wanted))
+    here.apply(here.plan(fleet(plane(), *named, binding(clusters=", ".join(clusters), more=more))))
     for where in (PLANE, *clusters):
         for one in list(here.objects(where)):
             here.objects(where).remove(one)

@@ -39,8 +39,7 @@ def test_only_what_is_named_is_let_go_whatever_the_mode(mode):
 
 
 def test_a_unit_is_named_by_its_binding_too_and_counted_once():
-    wanted = fleet(*EMPTY)
-    plan = released(applied(*BOTH), wanted, "shop/searches", f"shop/{SEARCH}")
+    plan = released(applied(*BOTH), fleet(*EMPTY), "shop/searches", f"shop/{SEARCH}")
     assert units(plan) == [f"shop/{SEARCH}"]
 
 

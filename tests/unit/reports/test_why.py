@@ -33,8 +33,7 @@ def loaded(files):
 
 
 def of_text(*documents, prune="allowEmpty: true"):
-    text = fleet_head(prune) + "".join(documents)
-    return loaded(Snapshot({"fleet.yaml": text.encode()}, ""))
+    return loaded(Snapshot({"fleet.yaml": (fleet_head(prune) + "".join(documents)).encode()}, ""))
 
 
 def said(files, target):
