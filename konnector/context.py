@@ -6,6 +6,7 @@ belongs to which app namespace, as it is now.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -25,6 +26,7 @@ from reconciler.controller.program import Runtime
 from reconciler.controller.tasks import Clock, TaskSupervisor
 from reconciler.core import names
 from reconciler.core.decision import Note
+from reconciler.core.errors import NotServed
 from reconciler.core.manifest import Manifest, get_text, is_deleting, namespace_of
 from reconciler.core.refs import NAMESPACE, SECRET, Kind, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
@@ -363,3 +365,34 @@ class Troubles:
 
     def forget(self, resource: str) -> None:
         self._problems.pop(resource, None)
+
+
+async def all_in(
+    cluster: Cluster, kind: Kind, namespaces: Iterable[str], *, whole: bool = False
+) -> list[tuple[Kind, Manifest]]:
+    """Return the objects of a kind in these namespaces, their metadata or all. Raises NotServed."""
+    return [
+        (kind, one)
+        for namespace in namespaces
+        for one in (await cluster.list(kind, namespace=namespace, metadata_only=not whole)).items
+    ]
+
+
+async def copies_in(
+    plane: Cluster, kind: Kind, namespaces: Iterable[str]
+) -> list[tuple[Kind, Manifest]]:
+    """Return the copies in these namespaces, in whichever version the control plane has them.
+
+    An export, and the CRD of the app cluster, may be behind: that a version is served no more does
+    not tell that there is nothing. It may be "" where none is known. Another scope has no copies.
+    """
+    places = sorted(namespaces)
+    if kind.version:
+        with suppress(NotServed):
+            return await all_in(plane, kind, places)
+    for version in await plane.versions(kind.group):
+        with suppress(NotServed):
+            served = await plane.kind(kind.group, version, kind.plural)
+            alike = served.namespaced == kind.namespaced
+            return await all_in(plane, served, places) if alike else []
+    return []

@@ -6,18 +6,19 @@ Uses no informers: it lists the objects at each look, after the sync has ended.
 
 import logging
 import random
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from konnector.binding import crd, drain
 from konnector.binding.crd import Owner
 from konnector.binding.drain import Object, Seen
 from konnector.claim import copies, orphans
-from konnector.context import AgentContext, SyncContext
+from konnector.context import AgentContext, SyncContext, all_in, copies_in
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.permission_claim.rules import Rule
+from konnector.provider.provider import Provider
+from konnector.provider.registry import AnyProviders
 from reconciler import api
 from reconciler.api import claim_status
 from reconciler.api.claim_status import Stop
@@ -30,10 +31,6 @@ from reconciler.core.refs import CRD, NAMESPACE, Kind, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import pause
 from reconciler.kube.store import Store
-
-if TYPE_CHECKING:  # they import what lists copies
-    from konnector.provider.provider import Provider
-    from konnector.provider.registry import AnyProviders
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +46,7 @@ async def look(
     cluster: Cluster,
     bindings: Store,
     live: Manifest,
-    provider: "Provider | None",
+    provider: Provider | None,
     *,
     has_namesake: bool,
 ) -> Seen:
@@ -226,7 +223,7 @@ class Leftovers(TaskSupervisor):
         context: AgentContext,
         cluster: Cluster,
         bindings: Store,
-        providers: "AnyProviders",
+        providers: AnyProviders,
         *,
         space: str,
     ) -> None:
@@ -316,34 +313,3 @@ class Leftovers(TaskSupervisor):
             if mismatch:
                 return mismatch
         return ""
-
-
-async def all_in(
-    cluster: Cluster, kind: Kind, namespaces: Iterable[str], *, whole: bool = False
-) -> list[tuple[Kind, Manifest]]:
-    """Return the objects of a kind in these namespaces, their metadata or all. Raises NotServed."""
-    return [
-        (kind, one)
-        for namespace in namespaces
-        for one in (await cluster.list(kind, namespace=namespace, metadata_only=not whole)).items
-    ]
-
-
-async def copies_in(
-    plane: Cluster, kind: Kind, namespaces: Iterable[str]
-) -> list[tuple[Kind, Manifest]]:
-    """Return the copies in these namespaces, in whichever version the control plane has them.
-
-    An export, and the CRD of the app cluster, may be behind: that a version is served no more does
-    not tell that there is nothing. It may be "" where none is known. Another scope has no copies.
-    """
-    places = sorted(namespaces)
-    if kind.version:
-        with suppress(NotServed):
-            return await all_in(plane, kind, places)
-    for version in await plane.versions(kind.group):
-        with suppress(NotServed):
-            served = await plane.kind(kind.group, version, kind.plural)
-            alike = served.namespaced == kind.namespaced
-            return await all_in(plane, served, places) if alike else []
-    return []

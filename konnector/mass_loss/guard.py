@@ -145,12 +145,12 @@ class SpaceGuards:
 
     def count(self) -> timedelta:
         """Have deletions counted in the ClusterBinding; return when to look for that."""
-        waited = self._agent.clock.monotonic() - self._asked
-        if waited >= _BETWEEN:
-            self._asked, waited = self._asked + waited, 0
+        now = self._agent.clock.monotonic()
+        if now - self._asked >= _BETWEEN:
+            self._asked = now
             self._record.update()
             self.changed()
-        return timedelta(seconds=_WRITTEN if waited <= _WRITTEN else 0.7)
+        return timedelta(seconds=_WRITTEN if now - self._asked <= _WRITTEN else _BETWEEN / 2)
 
     @property
     def confirmed(self) -> bool:
@@ -288,7 +288,7 @@ class KindGuard:
         changed = _set(self.orphans, place, is_in=orphan)
         if changed and not orphan and place.namespace:
             self._guards.emptied(place.namespace)
-        others = [self._lose(place, lost), _set(self._parts, place, is_in=part and (not orphan))]
+        others = [self._lose(place, lost), _set(self._parts, place, is_in=part and not orphan)]
         if any(others) or changed or bool(before) != bool(deletion):
             self._guards.changed()
         return changed

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from konnector.binding import crd, release
+from konnector.binding import crd
 from konnector.claim import orphans
-from konnector.context import SyncContext
+from konnector.context import SyncContext, copies_in
 from konnector.namespace import decide
 from konnector.namespace.decide import Removal, Seen
 from konnector.provider.sync_manager import Syncs
@@ -178,7 +178,7 @@ class Namespaces:
             plural, _, group = name.partition(".")
             kind = Kind(group, "", "", plural) if export is None else crd.instance_kind(export)
             try:
-                copies = await release.copies_in(self._link.plane, kind, [service])
+                copies = await copies_in(self._link.plane, kind, [service])
             except ClusterError as error:
                 if export is not None or name in bound or not isinstance(error, Forbidden):
                     found.add(name)
