@@ -279,13 +279,14 @@ class Calls(Generic[K]):
         self._stop = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._answers: dict[K, Answered] = {}
-        self._sent: dict[K, asyncio.Task[None]] = {}
+        self._sent: dict[K, tuple[Any, asyncio.Task[None]]] = {}
 
     def subscribe(self, queue: Queue[K]) -> None:
         self._queue = queue
 
-    def is_calling(self, key: K) -> bool:
-        return key in self._sent
+    def asking(self, key: K) -> Any:
+        """Return the question of the call that is on its way, None where none is."""
+        return self._sent.get(key, (None,))[0]
 
     def answer(self, key: K) -> Answered | None:
         """Return the answer that was not dealt with yet."""
@@ -296,7 +297,7 @@ class Calls(Generic[K]):
         self._answers.pop(key, None)
 
     def send(
-        self, key: K, ask: object, connection: Connection, call: Callable[[], Awaitable[object]]
+        self, key: K, ask: Any, connection: Connection, call: Callable[[], Awaitable[object]]
     ) -> None:
         """Make a call when its broker has a turn for this task's party; nothing once this stops."""
 
@@ -316,14 +317,14 @@ class Calls(Generic[K]):
                 self._queue.enqueue(key)
 
         if self._group is not None and not self._stop.is_set():
-            self._sent[key] = self._group.create_task(run())
+            self._sent[key] = ask, self._group.create_task(run())
 
     async def run(self) -> None:
         """Send until `stop`."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             await self._stop.wait()
-            for task in self._sent.values():
+            for _, task in self._sent.values():
                 task.cancel()
 
     def stop(self) -> None:

@@ -169,7 +169,7 @@ class Claims:
             self._forget(key)
             self._metrics.blocked(view.kind.broker, key, is_blocked=False)
             return None
-        parts = turn.look(view, calling=self._calls.is_calling(key))
+        parts = turn.look(view, asked=self._calls.asking(key))
         self._metrics.blocked(view.kind.broker, key, is_blocked=turn.is_blocked(parts))
         agains = [await self._execute(key, view, part) for part in parts]
         for part in parts:
@@ -218,7 +218,7 @@ class Claims:
 
     def _ask(self, key: views.InstanceKey, view: InstanceView, part: Part) -> None:
         connection = self._brokers.connection("" if view.broker is None else view.broker.spec.name)
-        if part.next.ask is None or connection is None or self._calls.is_calling(key):
+        if part.next.ask is None or connection is None or self._calls.asking(key):
             return
         ask, place = part.next.ask, view.place
         identity = place.identity if place is not None and view.live is not None else None

@@ -296,7 +296,7 @@ class Turns:
 
     def ends_in_a_call(self) -> None:
         """Let the next call be made, without faults, by a process that has no time to read."""
-        asks = [part.next.ask for part in self._look(calling=False) if part.next.ask is not None]
+        asks = [part.next.ask for part in self._look() if part.next.ask is not None]
         faults, self.broker.faults = self.broker.faults, type(self.broker.faults)()
         outcome_of(self.broker, asks[0].call)
         self.broker.faults = faults
@@ -311,15 +311,15 @@ class Turns:
         return True
 
     def _turn(self) -> timedelta | None:
-        parts = self._look(calling=False)
+        parts = self._look()
         for part in parts:
             if part.next.ask is not None:
                 return self._ask(part.next.ask)
         agains = (part.next.decision.again for part in parts)
         return min((again for again in agains if again is not None), default=None)
 
-    def _look(self, *, calling: bool) -> list[Part]:
-        parts = [part for part in turn.look(self.view(), calling=calling) if self.serves(part)]
+    def _look(self, asked: Ask | None = None) -> list[Part]:
+        parts = [part for part in turn.look(self.view(), asked) if self.serves(part)]
         for part in parts:
             self._execute(part)
         return parts
@@ -331,7 +331,7 @@ class Turns:
         self._lived()
         if self.meanwhile is not None:
             self.meanwhile()
-            self._look(calling=True)
+            self._look(ask)
         self._execute(turn.answered(self.view(), ask, answer))
         return SOON
 

@@ -98,7 +98,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
 
         No worker waits for another one's turn: it comes again.
         """
-        if self.calls.is_calling(key):
+        if self.calls.asking(key):
             return None
         turn, answer = self._turns.pop(key, None), self.calls.answer(key)
         if turn is None:
@@ -112,7 +112,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
                 self.calls.forget(key)
             return again
         finally:
-            if self.calls.is_calling(key) or self.calls.answer(key) is not None:
+            if self.calls.asking(key) or self.calls.answer(key) is not None:
                 self._turns[key] = turn
             else:
                 turn.release()

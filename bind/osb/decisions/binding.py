@@ -98,13 +98,13 @@ def _leaves(seen: Seen) -> views.Next | None:
             return views.soon(step)
     over = [old for old in seen.older if old.leave_at is not None and old.leave_at <= seen.view.now]
     undone = (*over, *seen.lost)
-    going = [one for one in undone if not credentials.may_contain(seen.binding, one)]
     paused = [
         one for one in seen.leaving if one.intent is None or one.intent.since <= seen.view.now
     ]
-    if not seen.view.free or not (going or paused) or seen.view.broker is None:
+    going = [one for one in (*paused, *undone) if not credentials.may_contain(seen.binding, one)]
+    if not (seen.view.free and going) or seen.view.broker is None:
         return None
-    return next_to_leave(seen, (*paused, *going))
+    return next_to_leave(seen, tuple(going))
 
 
 def _leaves_later(seen: Seen, old: Record) -> Patch | None:
@@ -328,9 +328,10 @@ def next_to_leave(seen: Seen, records: tuple[Record, ...]) -> views.Next:
 
 def orphans(seen: Seen) -> views.Next:
     """Keep records without a claim, until somebody decides about them (law 1)."""
-    records = sorted(seen.binding.records, key=lambda one: one.number)
+    now = seen.view.now  # all others wait for one that the broker works on
+    records = sorted(seen.binding.records, key=lambda one: (not one.blocks(now), one.number))
     for one in records:
-        if one.was_never_sent(seen.view.now):
+        if one.was_never_sent(now):
             return views.soon(record.deleted(one))
         if one.state not in (record.ORPHANED, record.RETAINED, record.LEAVING):
             return _orphaned(one)

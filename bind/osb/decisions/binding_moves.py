@@ -77,9 +77,6 @@ class BindingMoves(Moves):
 
     def answered(self, call: messages.Call, outcome: Outcome) -> Next:
         one, live = self.one, self.seen.binding.live
-        is_begun = isinstance(call, messages.Bind) and isinstance(outcome, outcomes.Accepted)
-        if is_begun and one.state == record.ORPHANED:
-            return self.accepted(outcome)  # its claim went since then: others wait for its end
         if isinstance(call, messages.LastOperation):
             if one.state == record.ORPHANED:
                 return self._waited(outcome)

@@ -34,9 +34,13 @@ class InstanceMoves(Moves):
         return state.waiting(self.view, self.one, problem)
 
     def _row(self, call: messages.Call) -> str:  # noqa: PLR0911 - a row each
-        """Return the row of the table that an answer is of, "" where nothing waits for it."""
+        """Return the row of the table that an answer is of, "" where nothing waits for it.
+
+        A question is asked for a claim, so its answer ends with that.
+        """
         one, questions = self.one, self.pause.questions
         intent, operation, is_new = one.intent, one.operation, one.state == record.INTENDED
+        is_claimed = self.view.live is not None and one.claim.uid == uid_of(self.view.live)
         is_open = operation is None and intent is not None and not intent.closed
         match call:
             case messages.Provision():
@@ -45,13 +49,13 @@ class InstanceMoves(Moves):
                 return "Update" if one.state == record.PRESENT and is_open else ""
             case messages.Deprovision():
                 return "Deprovision" if self.is_leaving and operation is None else ""
-            case messages.FetchInstance() if not (is_new or questions):
+            case messages.FetchInstance() if is_claimed and not (is_new or questions):
                 return "reading"
             case messages.LastOperation() if operation is not None:
                 polls = {record.INTENDED: "making", record.LEAVING: "leaving"}
                 late = " late" if operation.deadline <= self.now else ""
                 return polls.get(one.state, "changing") + late
-        if intent is None or not (is_new and is_open):
+        if intent is None or not (is_new and is_open and is_claimed):
             return ""
         return ("asking again" if intent.tries else "asking") if questions else "edited"
 

@@ -26,20 +26,24 @@ class Part:
     next: Next
 
 
-def look(view: InstanceView, *, calling: bool) -> list[Part]:
+def look(view: InstanceView, asked: Ask | None = None) -> list[Part]:
     """Return the decisions for an instance and its bindings; one part at most has a call.
 
-    `calling`: a call of this instance is on its way already.
+    Nothing is decided about a record while the broker is `asked` about it: the answer is to the
+    record as it was then.
     """
     records = [*view.records, *(each for binding in view.bindings for each in binding.records)]
     view = replace(view, free=not any(record.blocks(view.now) for record in records))
-    parts = []
+    parts, is_calling = [], asked is not None
     for _, binding, decide in sorted(_candidates(view), key=lambda each: each[0]):
+        mine = (*view.records, *view.others) if binding is None else binding.records
+        if asked is not None and any(one.id == asked.record for one in mine):
+            continue
         found = decide(view)
         view = replace(view, free=view.free and not found.begins)
-        if calling and found.ask is not None:
+        if is_calling and found.ask is not None:
             found = replace(found, ask=None, decision=replace(found.decision, again=None))
-        calling = calling or found.ask is not None
+        is_calling = is_calling or found.ask is not None
         parts.append(Part(binding, found))
     return parts
 

@@ -303,6 +303,19 @@ def test_a_gateway_does_not_make_a_binding_unknown() -> None:
     assert world.logs_in()
 
 
+def test_a_binding_that_is_said_to_be_lost_is_undone_once_the_secret_has_another() -> None:
+    world = bound()
+
+    def check() -> None:
+        assert world.logs_in()
+
+    world.check = check
+    world.edit(BINDING_KIND, "web", lambda live: live["status"].pop("bindingID"))
+    world.broker.faults.add("fetch-binding", osb_faults.refuses(404), times=2)
+    world.run(minutes=8)
+    assert [number for number, _ in world.states()] == [1]
+
+
 # Deleted: DELETE both, confirmed: Secret, Record, finalizer.
 
 
@@ -402,6 +415,22 @@ def test_a_named_wish_ends_an_orphan(wish: str, left: int) -> None:
     world.run(minutes=3)
     assert world.records() == []
     assert len(world.broker.inventory.bindings) == left
+
+
+def test_orphans_go_though_the_broker_works_on_one_of_them() -> None:
+    world = bound(rotation={"overlap": "1m"})
+    world.broker.faults.add("unbind", osb_faults.says(500), times=4)
+    request(world)
+    world.run(minutes=3)
+    world.broker.modes.asynchronous, world.broker.modes.takes = ASYNC, 60.0
+    request(world, "2")
+    while not world.records()[-1].operation:
+        world.turn()
+    tear_off(world)
+    world.run(seconds=1)
+    world.decides_about_orphans(keys.ORPHAN_DEPROVISION)
+    world.run(minutes=20)
+    assert (world.records(), world.broker.inventory.bindings) == ([], {})
 
 
 def test_a_refused_bind_proves_nothing_of_one_before_a_crash() -> None:

@@ -72,14 +72,14 @@ async def test_an_answer_stays_until_it_was_dealt_with():
     async with scene.working():
         scene.send()
         await eventually(lambda: scene.broker.calls)
-        assert scene.calls.is_calling(KEY)
+        assert scene.calls.asking(KEY)
         assert scene.calls.answer(KEY) is None
         scene.broker.may_answer.set()
         await eventually(lambda: scene.enqueued)
         answer = scene.calls.answer(KEY)
         assert answer is not None
         assert (answer.ask, answer.outcome) == (ASK, Gone())
-        assert not scene.calls.is_calling(KEY)
+        assert not scene.calls.asking(KEY)
         scene.calls.forget(KEY)
         assert scene.calls.answer(KEY) is None
 
@@ -103,7 +103,7 @@ async def test_a_process_without_its_lease_calls_nobody(closed):
             if closed:
                 scene.fence.close("the lease was lost")
             scene.send()
-            await eventually(lambda: not scene.calls.is_calling(KEY))
+            await eventually(lambda: not scene.calls.asking(KEY))
     assert scene.broker.calls == []
     assert scene.calls.answer(KEY) is None
 
@@ -113,7 +113,7 @@ async def test_what_is_on_its_way_is_given_up_at_the_end():
     async with scene.working():
         scene.send()
         await eventually(lambda: scene.broker.calls)
-    assert not scene.calls.is_calling(KEY)
+    assert not scene.calls.asking(KEY)
     assert scene.calls.answer(KEY) is None
     scene.send()
-    assert not scene.calls.is_calling(KEY)
+    assert not scene.calls.asking(KEY)

@@ -86,6 +86,8 @@ def poll(outcome, **pause):
 HIDDEN = claim(parameters={"password": "hidden"})
 THERE = held(record.PRESENT, sent=sent(HIDDEN))
 UNREAD = held(record.PRESENT, sent=sent(digest="", parameters={}))
+FORMER = held(record.PRESENT, uid=OTHER_UID, sent=sent(digest="", parameters={}))
+AS_SENT = outcomes.Done(plan="plan-s", maintenance="2.0.0")
 UNSURE = held(record.PRESENT, sent=sent(), intent=intent("Update", sent(BIG), tries=2))
 DIFFERS = {
     "plan": outcomes.Done(plan="plan-b"),
@@ -221,10 +223,15 @@ ANSWERS: dict[str, tuple[Any, str]] = {
         get(outcomes.Done(plan="plan-s"), UNSURE, BIG), "read; read after 2",
     ),
     "there before its PUT": (
-        get(outcomes.Done(plan="plan-s", maintenance="2.0.0"), UNREAD),
+        get(AS_SENT, UNREAD),
         "Present; Event Updated; Provisioned; UpToDate; read",
     ),
     "there before its PUT, otherwise": (get(outcomes.Done(plan="plan-b"), UNREAD), "read"),
+    "read for a claim that went": ((view(None, others=(UNREAD,)), GET, AS_SENT), ""),
+    "asked for a claim that went": ((view(None, others=(NEW,)), POLL, ABSENT), ""),
+    "read for a former claim": (
+        (view(claim(), others=(FORMER,)), replace(GET, instance=OTHER_UID), AS_SENT), "",
+    ),
 }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """What instances come to, turn by turn, where a crash, a lie and an edit meet."""
 
+from typing import Any
+
 import pytest
 
 from reconciler.api.osb import BROKER_RECORD
@@ -52,6 +54,15 @@ def test_an_edit_that_is_taken_back_before_its_answer_leaves_what_is_claimed(
     it.go_on(8)
     assert held(it)[0] == it.kind.plans["small"]
     assert it.broker.violations == []
+
+
+@pytest.mark.parametrize("again", [{"parameters": {"a": 3}}, {"plan": "small"}])
+def test_an_edit_while_an_update_is_on_its_way_follows_it(it: Turns, again: dict[str, Any]) -> None:
+    it.meanwhile = lambda: edit(it, **{"parameters": {"a": 2}, **again})
+    edit(it, plan="big", parameters={"a": 2})
+    it.go_on(12)
+    spec = it.instance_claim["spec"]
+    assert held(it) == (it.kind.plans[spec["plan"]], spec["parameters"])
 
 
 @pytest.mark.parametrize("wish", [keys.ORPHAN_DEPROVISION, keys.ORPHAN_FORGET, keys.ORPHAN_ADOPT])

@@ -53,14 +53,14 @@ def test_a_deletion_waits_for_an_open_update_then_unbinds_then_deprovisions(has_
     there = held(record.PRESENT, sent=sent(), intent=target, operation=going)
     gone = bound(of_binding(record.PRESENT, sent=sent()), deleting=True)
     seen = seen_as(claim(deleting=True), there, bindings=(gone,))
-    first, *others = turn.look(seen, calling=False)
+    first, *others = turn.look(seen)
     if has_answer:
         assert isinstance(first.next.ask and first.next.ask.call, messages.LastOperation)
         assert not any(part.next.begins for part in others)
-        first, *_ = turn.look(replace(seen, now=NOW + timedelta(minutes=10)), calling=False)
+        first, *_ = turn.look(replace(seen, now=NOW + timedelta(minutes=10)))
     after = recorded(first.next, there)
     assert (after.operation, after.intent) == (None, None)
-    parts = turn.look(replace(seen, records=(after,)), calling=False)
+    parts = turn.look(replace(seen, records=(after,)))
     assert [part.next.begins for part in parts if part.binding is not None] == [True]
     assert said(parts[-1].next)["DeletesAllowed"] == ("False", "StillBound")
 

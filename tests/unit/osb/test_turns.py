@@ -31,14 +31,14 @@ def of_binding(state, **fields):
     return held(state, uid=OTHER_UID, **{"kind": record.BINDING, "instance": THERE.id, **fields})
 
 
-def calls(seen, *, calling=False):
-    parts = turn.look(seen, calling=calling)
+def calls(seen, asked=None):
+    parts = turn.look(seen, asked)
     return [type(part.next.ask.call) for part in parts if part.next.ask is not None]
 
 
 def test_an_unbind_comes_before_an_update_and_that_waits():
     gone = bound(of_binding(record.PRESENT, sent=sent()), deleting=True)
-    parts = turn.look(view(claim(plan="big"), THERE, bindings=(gone,)), calling=False)
+    parts = turn.look(view(claim(plan="big"), THERE, bindings=(gone,)))
     assert [part.binding is None for part in parts] == [False, True]
     assert [part.next.begins for part in parts] == [True, False]
 
@@ -47,7 +47,7 @@ def test_what_has_begun_goes_on_before_anything_begins():
     going = bound(of_binding(record.INTENDED, intent=intent("Bind")))
     seen = view(claim(plan="big"), THERE, bindings=(going,))
     assert calls(seen) == [messages.Bind]
-    assert not any(part.next.begins for part in turn.look(seen, calling=False))
+    assert not any(part.next.begins for part in turn.look(seen))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_takes_longer_than_it_may_keeps_nothing_else_waiting(minutes, begin
     going = bound(of_binding(record.INTENDED, intent=intent("Bind"), operation=works))
     gone = bound(of_binding(record.PRESENT, number=1, sent=sent()), deleting=True)
     seen = view(claim(plan="big"), THERE, bindings=(going, gone))
-    parts = turn.look(seen, calling=False)
+    parts = turn.look(seen)
     assert [part.next.begins for part in parts] == begins
     assert calls(seen) == [messages.LastOperation]
 
@@ -74,7 +74,7 @@ def test_what_takes_longer_than_it_may_keeps_nothing_else_waiting(minutes, begin
     ],
 )
 def test_what_waits_for_people_is_counted(seen, is_blocked):
-    parts = turn.look(seen, calling=False)
+    parts = turn.look(seen)
     assert turn.is_blocked(parts) is is_blocked
     registry = CollectorRegistry()
     metrics = BrokerMetrics(registry)
