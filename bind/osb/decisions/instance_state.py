@@ -195,8 +195,12 @@ def _phase(current: Record | None, stated: Sequence[Cause]) -> str:
 
 def kept(view: InstanceView, current: Record) -> Decision:
     """Return the status of a present instance: True conditions; others stay as they were."""
-    true = [causes.PROVISIONED, causes.UP_TO_DATE] if current.intent is None else []
-    return of(view, current, true=true)
+    if current.intent is None:
+        return of(view, current, true=[causes.PROVISIONED, causes.UP_TO_DATE])
+    last = conditions.get(view.live, causes.PROVISIONED, conditions.FALSE)
+    stays = last is not None and last.reason == causes.NOT_USABLE.reason
+    is_lost = stays or current.intent.closed == record.MISSING
+    return of(view, current, true=[] if is_lost else [causes.PROVISIONED])
 
 
 def begun(view: InstanceView, current: Record, intent: Intent) -> Decision:

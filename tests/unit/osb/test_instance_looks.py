@@ -177,10 +177,16 @@ LOOKS: dict[str, tuple[InstanceView, str]] = {
         view(BIG, replace(THERE, intent=intent("Update", TO_BIG, tries=1)),
              pauses={UID: Pause(tried=1)}), "Update plan-b; UpToDate/Updating",
     ),
-    "a refused update": (
-        view(BIG, replace(THERE, intent=replace(REFUSED, verb="Update", target=TO_BIG))),
-        "FetchInstance plan-s; again 600 s",
-    ),
+    **{
+        f"a refused update, {reason}": (
+            view(
+                claim(plan="big", says={"Provisioned": ("False", reason)}),
+                replace(THERE, intent=replace(REFUSED, verb="Update", target=TO_BIG)),
+            ),
+            f"FetchInstance plan-s{stated}; again 600 s",
+        )
+        for reason, stated in (("PredecessorThere", "; Provisioned"), ("NotUsable", ""))
+    },
     "an update at work is asked for with the plan before it": (
         view(claim(), held(record.PRESENT, sent=sent(), plan="plan-b", operation=operation())),
         "LastOperation plan-s; UpToDate/Updating",
