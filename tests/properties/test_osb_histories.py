@@ -5,9 +5,9 @@ between any two steps. Then all is well for a while, and what the broker has is 
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -20,6 +20,7 @@ from tests.support.osb_turns import Turns
 from tests.support.osb_wire import MUTATING
 
 HISTORIES, SOAKED, EVENTS = 60, 4000, 8
+T = TypeVar("T", bound=Turns)
 
 
 def make_claim(it: Turns) -> None:
@@ -91,21 +92,29 @@ def come_to_rest(it: Turns) -> None:
         assert len(it.steps) < 4000, it.steps
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_the_inventory_is_what_is_claimed(part: int, pytestconfig: pytest.Config) -> None:
-    soaks = pytestconfig.getoption("--hypothesis-profile") == "soak"
+def stories(
+    part: int, config: pytest.Config, made: type[T], happenings: Sequence[Callable[[T], None]]
+) -> Iterator[tuple[T, Any]]:
+    """Yield stories at their rest, and how to find them again."""
+    soaks = config.getoption("--hypothesis-profile") == "soak"
     for number in range((SOAKED if soaks else HISTORIES) // 4):
         chance = random.Random(f"{part}/{number}")
         broker = ScriptedBroker(osb_catalogues.catalogue(osb_catalogues.offering()))
-        it = Turns(broker, chance, mortality=chance.choice([0, 0.05, 0.2]))
+        it = made(broker, chance, mortality=chance.choice([0, 0.05, 0.2]))
         for _ in range(EVENTS):
-            it.befalls(HAPPENINGS)
-            it.meanwhile = chance.choice([None, None, partial(it.befalls, HAPPENINGS)])
+            it.befalls(happenings)
+            it.meanwhile = chance.choice([None, None, partial(it.befalls, happenings)])
             it.go_on(chance.choice([0, 1, 2, 5, 20]))
             it.meanwhile = None
             assert broker.inventory.doubles == [], it.steps
         come_to_rest(it)
-        assert faults_at_rest(it) == [], (part, number, it.steps, it.instance_claim, it.records())
+        yield it, (part, number, it.steps)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_inventory_is_what_is_claimed(part: int, pytestconfig: pytest.Config) -> None:
+    for it, where in stories(part, pytestconfig, Turns, HAPPENINGS):
+        assert faults_at_rest(it) == [], (where, it.instance_claim, it.records())
 
 
 def said(claim: Any, type_: str) -> str:

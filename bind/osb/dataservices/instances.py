@@ -68,7 +68,8 @@ class Seen(rules.OfBroker):
 
         `refused`: the broker said no for good, or nothing came of it: the same is not asked again
         until the spec or the annotation osb-retry (`retry`) is another. So many `tries` had an
-        unknown outcome; `term` is as that of a BrokerRecord.
+        unknown outcome; `term` is as that of a BrokerRecord. `unsure`: another request may have
+        been done before, so that nobody knows what there is.
         """
         read = rules.read_json(self.annotations.get(keys.OSB_SENT, ""))
         is_of_us = read is not None and read.get("term") in self.terms
@@ -230,7 +231,7 @@ def _with_begun(seen: Seen) -> Record:
         one = replace(one, operation=rules.operation_of(seen, key, one.plan, seen.time(since)))
     tries, refused = manifest.get_int(seen.last, "tries") or 0, seen.is_refused
     target = _sent(seen, seen.plan_id, seen.parameters)
-    if seen.last is not None and (tries or refused or seen.is_polled):
+    if seen.last is not None:
         plan = manifest.get_text(seen.last, "planId")
         target = _sent(seen, plan, manifest.get_map(seen.last, "parameters"))
     if seen.state == "failed" and not refused:
@@ -241,7 +242,8 @@ def _with_begun(seen: Seen) -> Record:
     closed = (record.FAILED if tries else record.REFUSED) if refused and not seen.is_polled else ""
     intent = Intent("Provision", seen.now, target, tries, closed, seen.offered)
     sent = record.Sent(seen.plan_id)  # nobody knows with which parameters
-    if seen.recorded or not seen.parameters:
+    is_unsure = manifest.get_bool(seen.last, "unsure")
+    if not is_unsure and (seen.recorded or not seen.parameters):
         sent = _sent(seen, seen.plan_id, seen.recorded)
     match one.state:
         case record.LEAVING:
@@ -250,7 +252,7 @@ def _with_begun(seen: Seen) -> Record:
             missing = replace(intent, target=sent, tries=0, closed=record.MISSING)
             return replace(one, sent=sent, intent=missing)
         case record.PRESENT:
-            is_open = one.operation is not None or closed or (tries and intent.target != sent)
+            is_open = one.operation is not None or closed or intent.target != sent
             return replace(
                 one, sent=sent, intent=replace(intent, verb="Update") if is_open else None
             )
@@ -338,10 +340,13 @@ def _note(seen: Seen, one: Record) -> str:
         "retry": one.asked,
         "refused": refused,
         **({"tries": tries} if tries else {}),
+        **({"unsure": True} if one.sent is not None and not one.sent.digest else {}),
         **({"term": one.term} if one.term else {}),
     }
     is_news = (one.operation is not None and not seen.is_polled) or one.state == record.LEAVING
-    is_begun = is_news or tries or refused or one.number or one.asked or last is not None
+    # Before it is asked for: an edit may come between a death and the answer.
+    is_open = intent is not None and not intent.closed and one.operation is None
+    is_begun = is_open or is_news or tries or refused or one.number or one.asked or last is not None
     is_failed = seen.state == "failed" and closed == record.FAILED and one.instance == seen.id
     is_kept = wanted == last or (is_failed and not seen.is_refused)
     stays = is_kept or not is_begun or _is_leaving(seen, one)

@@ -136,7 +136,7 @@ def _go_on(view: views.InstanceView, current: Record) -> views.Next:
         return moves.send(current.intent)
     if current.state == record.INTENDED:
         is_news = state.is_news(view, current, state.wanted(view, None))
-        return _retry(view, current) if is_news else views.Next(state.of(view, current))
+        return _retry(view, current) if is_news else views.Next(state.kept(view, current))
     return _keep(view, current)
 
 

@@ -160,6 +160,15 @@ _PHASES: Final = {  # of causes that say more than the record
 }
 
 
+_CLOSED: Final = {  # whether the instance is there, and why its intent is closed
+    (False, record.REFUSED): causes.REFUSED,
+    (False, record.FAILED): causes.FAILED,
+    (True, record.REFUSED): causes.UPDATE_REFUSED,
+    (True, record.FAILED): causes.UPDATE_FAILED,
+}
+_ENDS: Final = {causes.NOT_USABLE.reason, *(one.reason for one in _CLOSED.values())}
+
+
 def of(
     view: InstanceView,
     current: Record | None,
@@ -194,13 +203,23 @@ def _phase(current: Record | None, stated: Sequence[Cause]) -> str:
 
 
 def kept(view: InstanceView, current: Record) -> Decision:
-    """Return the status of a present instance: True conditions; others stay as they were."""
-    if current.intent is None:
+    """Return the status of an instance at rest: what its record states; the rest stays as it was.
+
+    A process may have ended between the record and the status.
+    """
+    intent = current.intent
+    if intent is None:
         return of(view, current, true=[causes.PROVISIONED, causes.UP_TO_DATE])
-    last = conditions.get(view.live, causes.PROVISIONED, conditions.FALSE)
-    stays = last is not None and last.reason == causes.NOT_USABLE.reason
-    is_lost = stays or current.intent.closed == record.MISSING
-    return of(view, current, true=[] if is_lost else [causes.PROVISIONED])
+    is_there = current.state == record.PRESENT and intent.closed != record.MISSING
+    cause = _CLOSED.get((is_there, intent.closed))
+    last = cause and conditions.get(view.live, cause.type, conditions.FALSE)
+    is_stated = last is not None and last.reason in _ENDS
+    message = f"the broker's words were lost; another text in {keys.OSB_RETRY} asks it again"
+    false = [] if cause is None or is_stated else [(cause, message)]
+    provisioned = conditions.get(view.live, causes.PROVISIONED, conditions.FALSE)
+    is_usable = provisioned is None or provisioned.reason != causes.NOT_USABLE.reason
+    true = [causes.PROVISIONED] if is_there and is_usable else []
+    return of(view, current, true=true, false=false)
 
 
 def begun(view: InstanceView, current: Record, intent: Intent) -> Decision:

@@ -138,12 +138,15 @@ LOOKS: dict[str, tuple[InstanceView, str]] = {
         view(claim(), held(record.INTENDED, number=1, intent=intent(since=NOW + 5 * MINUTE))),
         "Provisioned/Provisioning; again 300 s",
     ),
-    "refused": (closed(REFUSED), ""),
-    "failed": (closed(FAILED), ""),
-    "refused, and the wish was answered": (
-        view(retry(), held(record.INTENDED, intent=REFUSED, asked="1")), "",
+    "refused": (closed(REFUSED), "Provisioned/Refused"),
+    "failed": (closed(FAILED), "Provisioned/Failed"),
+    "failed, and it is stated": (
+        closed(FAILED, claim(says={"Provisioned": ("False", "Failed")})), "",
     ),
-    "failed, then another catalogue": (closed(FAILED, broker=ANOTHER), ""),
+    "refused, and the wish was answered": (
+        view(retry(), held(record.INTENDED, intent=REFUSED, asked="1")), "Provisioned/Refused",
+    ),
+    "failed, then another catalogue": (closed(FAILED, broker=ANOTHER), "Provisioned/Failed"),
     "refused, then another catalogue": (closed(REFUSED, broker=ANOTHER), AGAIN),
     **{
         f"refused, then {what}": (closed(REFUSED, live), AGAIN)
@@ -183,7 +186,7 @@ LOOKS: dict[str, tuple[InstanceView, str]] = {
                 claim(plan="big", says={"Provisioned": ("False", reason)}),
                 replace(THERE, intent=replace(REFUSED, verb="Update", target=TO_BIG)),
             ),
-            f"FetchInstance plan-s{stated}; again 600 s",
+            f"FetchInstance plan-s{stated}; UpToDate/Refused; again 600 s",
         )
         for reason, stated in (("PredecessorThere", "; Provisioned"), ("NotUsable", ""))
     },

@@ -66,12 +66,6 @@ def test_a_crd_of_the_live_binding_is_in_sync(mode):
     assert planned(here, mode) == []
 
 
-def test_a_crd_that_no_konnector_made_is_left_alone():
-    here, _ = bound()
-    install(here, ELSEWHERE, manager="helm")
-    assert planned(here) == []
-
-
 def test_a_crd_of_another_live_binding_is_left_alone():
     here, live = bound()
     other = put(put(live, "another", "metadata", "uid"), "elsewhere", "metadata", "namespace")
@@ -96,14 +90,6 @@ def test_a_binding_that_is_adopted_leaves_its_crd_as_it_is():
     here.clusters["shop"].append(put(live, {}, "metadata", "labels"))
     install(here, ELSEWHERE)
     assert [one.action for one in planned(here)] == [Action.ADOPT]
-
-
-def test_parameters_that_were_asked_for_already_are_only_noted():
-    here, _ = bound()
-    request_says(here, {"size": "large"})
-    (line,) = planned(here, more=PARAMETERS)
-    assert (line.action, line.ref.kind) == (Action.UPDATE, API_SERVICE_BINDING)
-    assert [one.path for one in line.fields] == ["/metadata/annotations/klutchctl.dev~1parameters"]
 
 
 def test_parameters_that_were_asked_for_and_are_not_wanted_any_more_are_asked_for_anew():

@@ -4,9 +4,8 @@ import pytest
 
 from reconciler import api
 from reconciler.apply import Status, approval
-from reconciler.core import keys, names
-from reconciler.core.live import Address
-from reconciler.core.manifest import Manifest, annotations_of, uid_of
+from reconciler.core import names
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, SERVICE_ACCOUNT, Ref
 from reconciler.planning.changes import Action
 from tests.support import scenes
@@ -83,12 +82,6 @@ def test_a_revoked_token_is_written_at_once(silent):
     assert acting(here.plan(shop())) == []
 
 
-def test_a_silent_konnector_is_no_reason_to_rewrite_what_is_right():
-    here = applied()
-    here.silent.add(SPACE)
-    assert acting(here.plan(shop())) == []
-
-
 @pytest.mark.parametrize("kinds", [[SECRET], [SECRET, SERVICE_ACCOUNT]], ids=str)
 def test_one_apply_mends_all_that_a_lost_token_was_in(kinds):
     here = revoked(*kinds)
@@ -138,11 +131,6 @@ def test_an_apply_does_of_such_a_plan_what_it_finds_to_be_so(here):
     assert [one.ref for one in found.lines["shop"]] == [one.ref for one in acting(plan)]
 
 
-def test_other_trouble_is_no_lost_token():
-    here = refused(applied(), reason="ControlPlaneUnreachable", message="Unauthorized")
-    assert acting(blind(here, shop())) == []
-
-
 @pytest.mark.parametrize("sees", [True, False], ids=["apply", "plan"])
 @pytest.mark.parametrize("silent", [False, True], ids=["konnector lives", "is silent"])
 def test_a_new_address_goes_to_both_by_one_apply(silent, sees):
@@ -160,61 +148,6 @@ def test_a_new_address_goes_to_both_by_one_apply(silent, sees):
 def test_a_konnector_that_the_old_address_cuts_off_is_not_waited_for():
     here = refused(applied(), reason="ControlPlaneUnreachable")
     assert "its konnector is cut off; apply writes the new" in copy_in(here.plan(MOVED)).reason
-
-
-def test_an_old_address_is_planned_until_it_is_gone():
-    """The konnector did not take it over: a later apply goes on."""
-    here = applied()
-    copies = list(here.clusters["shop"])
-    here.apply(here.plan(MOVED))
-    here.clusters["shop"][:] = copies
-    assert lines(here.plan(MOVED)) == lines(blind(here, MOVED)) == [("update", COPY, [SERVER])]
-
-
-def test_an_address_that_another_chose_is_kept():
-    here = applied()
-    chosen(here)
-    note_as_an_apply_does(here)
-    for plan in (here.plan(shop()), blind(here, shop())):
-        assert acting(plan) == []
-    for plan in (here.plan(MOVED), here.plan(shop())):
-        assert copy_in(plan).action is Action.NOOP
-    here.silent.add(SPACE)
-    assert acting(here.plan(shop())) == []
-
-
-def note_as_an_apply_does(here):
-    """Note of the copy what its source decides, as `service_objects` does."""
-    (carrier,) = [one for one in here.control_plane if one["kind"] == api.CLUSTER_BINDING.kind]
-    facts = api.kubeconfig_facts_of(here.get(Ref(PLANE, SECRET, SPACE, names.KUBECONFIG)))
-    assert facts is not None
-    note = api.credential_note(facts, uid_of(carrier))
-    change(
-        here,
-        "shop",
-        api.API_SERVICE_BINDING,
-        POSTGRES,
-        note,
-        "metadata",
-        "annotations",
-        keys.CREDENTIAL,
-    )
-    assert annotations_of(carrier)[keys.CREDENTIAL] == note
-
-
-def test_a_new_token_goes_to_the_address_that_another_chose():
-    here = revoked(SECRET)
-    chosen(here)
-    line = copy_in(here.plan(shop()))
-    assert [one.path for one in line.fields] == [TOKEN]
-    assert line.wanted is not None
-    assert line.wanted.kubeconfig is not None
-    held = Address("https://10.0.0.1:6443", "its CA")
-    assert line.wanted.kubeconfig.address(held) == held
-    here.apply(here.plan(shop()))
-    after = api.kubeconfig_facts_of(here.get(Ref("shop", SECRET, names.KLUTCH_NAMESPACE, COPY)))
-    assert after is not None
-    assert after.server == held.server
 
 
 def test_a_copy_that_holds_no_kubeconfig_is_written():

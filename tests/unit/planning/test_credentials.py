@@ -15,7 +15,6 @@ from tests.support.scenes import MODES, acting, applied, change, plane, shop
 from tests.support.worlds import ADDRESS, POSTGRES, World, offering
 
 LOOKED_AT = "apply compares its credentials"
-FACTS = api.KubeconfigFacts("https://a:1", "ca", "", "space", api.token_digest("a token"))
 
 
 def both(here, fleet):
@@ -44,33 +43,6 @@ def done(approved, fresh):
     return [one.status.value for one in found.refused], found.lines
 
 
-def test_a_note_tells_where_a_kubeconfig_leads_and_no_token_that_another_object_has():
-    note = api.credential_note(FACTS, "uid-1")
-    reported, other = api.noted_facts(note), api.noted_facts(api.credential_note(FACTS, "uid-2"))
-    assert reported is not None
-    assert other is not None
-    assert (reported.server, reported.ca_digest, reported.namespace) == (
-        "https://a:1",
-        "ca",
-        "space",
-    )
-    assert FACTS.token_digest not in note
-    assert other.token_digest != reported.token_digest
-    assert (
-        api.noted_facts("")
-        is api.noted_facts("[")
-        is api.noted_facts("{}")
-        is api.noted_facts("[" * 100_000)
-        is None
-    )
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_both_find_nothing_to_do_where_all_is_noted(mode):
-    blind, seeing = both(applied(mode=mode), shop(mode=mode))
-    assert acting(blind) == acting(seeing) == []
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_not_noted_is_left_to_apply_which_notes_it(mode):
     here = applied(mode=mode)
@@ -95,17 +67,6 @@ def test_a_plan_of_a_new_cluster_is_the_same_to_both(mode):
     refused, lines = done(blind, seeing)
     assert refused == []
     assert len(lines["shop"]) == len(acting(seeing))
-
-
-def test_a_take_over_is_decided_by_apply():
-    here = applied()
-    adopted_nowhere(here)
-    blind, seeing = both(here, shop())
-    assert {one.action for one in blind.changes} == {Action.ADOPT}
-    assert {one.reason for one in blind.changes} == {LOOKED_AT}
-    refused, lines = done(blind, seeing)
-    assert set(refused) == {"unchanged"}
-    assert {one.action for one in lines["shop"]} <= {Action.ADOPT, Action.UPDATE}
 
 
 def test_what_apply_finds_in_a_take_over_beside_marks_is_stale():
@@ -134,24 +95,6 @@ def test_a_cluster_that_is_bound_and_reports_the_uid_of_a_former_one_is_blocked_
     refused, lines = done(blind, seeing)
     assert set(refused) == {"stale"}
     assert lines == {}
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_another_endpoint_in_the_files_is_planned_without_a_secret(mode):
-    here = applied(mode=mode)
-    said = "endpoint: https://elsewhere:6443"
-    fleet = shop(mode=mode, more=f", {said}")
-    if mode == "Direct":
-        fleet = scenes.fleet(plane(mode=f"{mode}, {said}"), scenes.cluster(), scenes.binding())
-    blind, seeing = both(here, fleet)
-    found = acting(blind)
-    assert len(found) == (2 if mode == "Direct" else 1)
-    for line in found:
-        assert (line.action, line.ref.kind.kind) == (Action.UPDATE, "Secret")
-        assert [one.path for one in line.fields] == ["/data/kubeconfig/server"]
-    refused, lines = done(blind, seeing)
-    assert refused == []
-    assert [one.ref for one in lines["shop"]] == [one.ref for one in found]
 
 
 SPACE = names.direct_space("acme", "shop")

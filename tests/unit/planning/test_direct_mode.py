@@ -13,7 +13,7 @@ from reconciler.planning import planfile, planner
 from reconciler.planning.changes import Action
 from tests.support import scenes
 from tests.support.scenes import change, plane
-from tests.support.worlds import POSTGRES, World, fleet_of, offering
+from tests.support.worlds import POSTGRES, World, offering
 
 DB = "postgresqlinstances"
 REQUEST = api.API_SERVICE_EXPORT_REQUEST
@@ -77,23 +77,6 @@ def test_an_account_is_made_once_its_name_is_known_to_be_free():
     here.apply(free.plan)
     again = planner.decide(files, here.live(files)).questions.bodies
     assert not [one for one in again if one.kind == refs.SERVICE_ACCOUNT]
-
-
-def test_a_first_plan_creates_everything_in_the_order_of_application():
-    plan = World(control_plane=offering(POSTGRES), clusters={"shop": []}).plan(scenes.shop())
-    assert lines(plan, noops=True) == [
-        ("create", "cluster", "Namespace"),
-        ("create", "space", "Namespace"),
-        ("create", "space", "ServiceAccount"),
-        ("create", "space", "Secret"),
-        ("create", "space", "ClusterBinding"),
-        ("create", "space", "Secret"),
-        ("create", "cluster", "Secret"),
-        ("create", "cluster", "CustomResourceDefinition"),
-        ("create", DB, "APIServiceExportRequest"),
-        ("create", DB, "APIServiceBinding"),
-    ]
-    assert not plan.held
 
 
 LIVE = {
@@ -185,16 +168,6 @@ def test_what_blocks_a_unit(offers, wanted, why):
     assert why in blocked.reason
 
 
-def test_parameters_that_change_replace_the_request_only():
-    plan = scenes.applied().plan(scenes.shop(scenes.binding(more=", parameters: {size: big}")))
-    assert lines(plan) == [
-        ("replace", DB, "APIServiceExportRequest"),
-        ("update", DB, "APIServiceBinding"),
-    ]
-    assert "may ignore parameters" in plan.changes[-2].reason
-    assert "big" not in plan.changes[-2].reason, "values are shown as digests"
-
-
 def test_a_renamed_binding_is_a_change_of_labels_only():
     plan = scenes.applied().plan(scenes.shop(scenes.binding(name="orders")))
     assert lines(plan) == [("update", "orders", "APIServiceBinding")]
@@ -218,12 +191,6 @@ def test_what_depends_on_another_waits_for_it():
     assert not any(
         one.waits_for for one in here.plan(scenes.shop(scenes.binding(), search)).changes
     )
-
-
-def test_a_moved_file_changes_nothing():
-    include = scenes.fleet_head().replace("spec: {", "spec: {include: [elsewhere/*.yaml], ", 1)
-    moved = fleet_of(fleet=include + plane() + scenes.cluster(), elsewhere__b=scenes.binding())
-    assert lines(scenes.applied().plan(moved)) == []
 
 
 NAMESPACES = {
@@ -318,12 +285,6 @@ def test_a_swapped_kubeconfig_is_refused():
     assert scenes.guards(plan) == ["identity"]
 
 
-def test_the_same_state_gives_the_same_plan():
-    here = scenes.applied()
-    again = World(control_plane=here.control_plane[::-1], clusters=here.clusters)
-    assert again.plan(scenes.shop()) == here.plan(scenes.shop())
-
-
 def test_a_kubeconfig_that_only_we_can_use_is_warned_of_once():
     here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
     (warning,) = here.plan(scenes.shop()).warnings
@@ -332,13 +293,3 @@ def test_a_kubeconfig_that_only_we_can_use_is_warned_of_once():
     elsewhere = plane(mode="Direct, endpoint: 'https://cp.example:6443'")
     assert here.plan(scenes.fleet(elsewhere, scenes.cluster(), scenes.binding())).warnings == ()
     assert scenes.applied().plan(scenes.shop()).warnings == (), "what is made already is no news"
-
-
-def test_a_blocked_unit_is_held_when_its_binding_has_left_the_files():
-    plan = scenes.applied(scenes.binding(more=", deletionPolicy: Block")).plan(
-        scenes.fleet(plane(), scenes.cluster())
-    )
-    (held,) = [one for one in plan.changes if one.action is not Action.NOOP]
-    assert held.action is Action.BLOCKED
-    assert "deletionPolicy is Block" in held.reason
-    assert held.steps == ()

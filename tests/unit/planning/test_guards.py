@@ -7,10 +7,9 @@ import pytest
 from reconciler import api
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.api.leases import LeaseLook, of_backend
-from reconciler.blueprints.objects import build
-from reconciler.core import keys, names
+from reconciler.core import keys
 from reconciler.core.live import ClusterState, dump_live, parse_live
-from reconciler.core.manifest import annotations_of, get_maps, get_text, get_texts, put
+from reconciler.core.manifest import annotations_of, get_maps, get_texts, put
 from reconciler.core.refs import CLUSTER_ROLE, Ref
 from reconciler.fleet.values import Guards, UnitKey
 from reconciler.planning import planner, prune_units
@@ -98,12 +97,6 @@ def test_a_unit_in_use_is_deleted_only_where_both_say_so(policy, prune, count, h
     assert scenes.guards(plan) == held
 
 
-def test_a_replace_says_what_is_written_and_keeps_the_crd():
-    plan = scenes.applied().plan(scenes.shop(scenes.binding(more=", parameters: {size: big}")))
-    (request,) = [one for one in plan.changes if one.action is Action.REPLACE]
-    assert get_text(request.after, "spec", "parameters", "size") == "big"
-
-
 # Claims (mapping.md 6).
 
 
@@ -160,12 +153,6 @@ def test_a_release_that_is_held_stays_one_though_all_others_say_delete():
     here.apply(held)
     assert annotations_of(whole(here))[keys.DELETION_POLICY] == "Release", "it lists both"
     assert line_of(here.plan(fleet(*rest, prune=rule)), scenes.SEARCH).action is Action.RELEASE
-
-
-def test_only_what_is_no_release_is_noted():
-    assert keys.UNIT_POLICIES not in annotations_of(whole(scenes.applied(mode=scenes.ACB)))
-    blocked = scenes.applied(binding(more=says("Block")), binding(SEARCHES), mode=scenes.ACB)
-    assert annotations_of(whole(blocked))[keys.UNIT_POLICIES] == f"{POSTGRES}=Block"
 
 
 @pytest.mark.parametrize("mode", scenes.MODES)
@@ -247,17 +234,6 @@ def test_what_an_apply_has_asked_for_needs_one_still():
     assert "klutch-bind has stopped" in warning
 
 
-@pytest.mark.parametrize("mode", scenes.MODES)
-def test_what_is_bound_needs_none(mode):
-    here, fleet = scenes.applied(mode=mode), scenes.shop(mode=mode)
-    space = names.app_cluster_binding_space("klutch-fleet", "shop")
-    export = build(api.API_SERVICE_EXPORT, POSTGRES, namespace=space)
-    here.objects(scenes.PLANE).extend([export] if mode == scenes.ACB else [])
-    live = here.live(fleet)
-    assert LEASE not in planner.decide(fleet, live).questions.bodies
-    assert planner.plan(fleet, knowing(live, {LEASE: None})).warnings == ()
-
-
 MINE = {"group": "", "resource": "secrets", "version": "v1"}
 CLAIM = {**MINE, "selector": {"owner": "Provider", "names": ["a"], "namespaces": ["*"]}}
 WIDER = {**MINE, "selector": {"owner": "Provider", "names": ["*"], "namespaces": ["*"]}}
@@ -293,13 +269,3 @@ ROWS = {
 def test_a_template_of_a_tenant(document, blocked):
     made = planned(world(("a-tenant", WIDER)), document)
     assert (scenes.of_unit(made) == {Action.BLOCKED}) is blocked
-
-
-def test_the_claims_are_those_of_the_namespace_that_counts():
-    here = world(("a-tenant", WIDER), ("platform", CLAIM))
-    said = {document: planned(here, document).id for document in (scenes.plane(), at("platform"))}
-    assert len({*said.values()}) == 2
-    only = world(("platform", CLAIM))
-    assert [one.after for one in planned(here, at("platform")).changes] == [
-        one.after for one in planned(only, at("platform")).changes
-    ]

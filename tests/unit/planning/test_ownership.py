@@ -9,7 +9,6 @@ from reconciler.core.manifest import get_map, get_text, name_of, namespace_of, p
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.fleet import load
 from reconciler.planning.changes import Action
-from reconciler.planning.prune_units import PRUNING
 from tests.support.scenes import (
     ACB,
     GONE,
@@ -157,14 +156,6 @@ def test_a_cluster_that_another_shard_has_by_its_identity_is_held():
     assert (actions(plan), guards(plan)) == (BLOCKED, ["identity"])
 
 
-def test_what_nobody_adopted_is_listed_and_left_alone():
-    here = applied()
-    here.clusters["shop"].append(foreign_binding(SEARCH, consumer_secret(here)))
-    plan = here.plan(shop())
-    assert actions(plan) == {Action.NOOP}
-    assert plan.warnings == (f"shop: unmanaged, and left alone: {SEARCH}",)
-
-
 def test_an_adoption_writes_only_marks_and_the_rest_is_a_line_of_its_own():
     here = applied()
     unmark(here, "shop", api.API_SERVICE_BINDING, POSTGRES, *MARKS)
@@ -222,21 +213,6 @@ def test_what_a_tenant_writes_into_its_own_namespace_means_nothing():
     assert actions(here.plan(shop())) == {Action.NOOP}
 
 
-def test_two_documents_may_name_one_control_plane():
-    class Twice(World):
-        def live(self, fleet):
-            live = super().live(fleet)
-            (seen,) = live.control_planes.values()
-            return Live(dict.fromkeys(fleet.control_planes, seen), live.clusters, live.leaving)
-
-    here = applied()
-    twice = Twice(control_plane=here.control_plane, clusters=here.clusters)
-    planes = (plane(), plane("eu-too", ACB))
-    assert actions(twice.plan(fleet(*planes, cluster(), binding()))) == {Action.NOOP}
-    left = twice.plan(fleet(*planes))
-    assert [one.action for one in left.changes] == [Action.RELEASE, Action.RELEASE]
-
-
 def test_a_suspended_document_with_the_identity_of_another_blocks_that():
     here = applied()
     here.uids["shop"] = UID
@@ -287,17 +263,6 @@ def test_a_lost_consumer_secret_is_made_again_under_its_name():
     change(here, "shop", api.API_SERVICE_BINDING, POSTGRES, "odd", *SECRET_OF_BINDING)
     made = [(one.action, one.ref.name) for one in acting(here.plan(shop()))]
     assert made == [(Action.CREATE, "odd")]
-
-
-def test_two_secrets_that_lead_to_the_space_cost_no_binding():
-    here = applied(binding(), binding("searches"))
-    space = space_of(here)
-    here.clusters["shop"].append(secret_leading_to(space, space, "a-second"))
-    change(here, "shop", api.API_SERVICE_BINDING, SEARCH, "a-second", *SECRET_OF_BINDING)
-    change(here, "shop", api.API_SERVICE_BINDING, SEARCH, {}, "metadata", "labels")
-    plan = here.plan(shop(binding(), binding("searches")))
-    assert not actions(plan) & PRUNING
-    assert of_unit(plan) == {Action.NOOP, Action.ADOPT}
 
 
 def test_a_secret_that_leads_to_such_a_space_elsewhere_is_not_used():

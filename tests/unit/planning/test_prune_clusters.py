@@ -73,14 +73,6 @@ def test_a_cluster_that_may_be_one_of_another_shard_is_not_released(more, want):
     assert {one.action.value for one in plan.changes if one.unit is None} == {want}
 
 
-def test_a_unit_that_leaves_with_a_renaming_is_still_found():
-    here = scenes.applied(scenes.binding(), scenes.binding("searches"))
-    here.clusters["store"] = here.clusters.pop("shop")
-    here.uids["store"] = "uid-shop"
-    released = [one.unit for one in here.plan(STORE).changes if one.action is Action.RELEASE]
-    assert [unit.resource for unit in released if unit] == ["searches"]
-
-
 def test_a_snapshot_that_is_older_than_the_files_releases_nothing_that_they_name():
     live = scenes.applied().live(scenes.shop())
     older = Live(live.control_planes, live.clusters, dict(live.clusters))
@@ -192,24 +184,6 @@ def test_a_release_never_deletes_the_space_and_takes_the_access_away():
     assert whole.steps[-1].verb == "retire", "the space is marked as released"
 
 
-def test_a_released_cluster_is_not_released_again():
-    here = scenes.applied()
-    mark = ("metadata", "annotations", keys.RELEASED)
-    change(here, scenes.PLANE, NAMESPACE, scenes.space_of(here), scenes.GONE, *mark)
-    assert here.plan(left()).changes == ()
-
-
-def test_a_renamed_cluster_keeps_its_space():
-    here = scenes.applied()
-    here.clusters["store"] = here.clusters.pop("shop")
-    here.uids["store"] = "uid-shop"
-    same_way = scenes.cluster("store").replace("Context: store", "Context: shop")
-    plan = here.plan(fleet(scenes.plane(), same_way, scenes.binding(clusters="store")))
-    assert scenes.actions(plan) == {Action.UPDATE, Action.NOOP}
-    reasons = {change.reason for change in plan.changes if change.action is Action.UPDATE}
-    assert reasons == {"labels only; its cluster was called shop"}
-
-
 @pytest.mark.parametrize("mode", scenes.MODES)
 def test_a_cluster_that_is_not_the_one_that_left_is_not_touched(mode):
     here = scenes.applied(mode=mode)
@@ -250,13 +224,6 @@ def test_a_release_that_was_cut_short_goes_on_and_ends():
     assert {one.action for one in rest} == {Action.CREATE}
     report = here.plan(scenes.shop(prune="mode: report, allowEmpty: true"))
     assert [one for one in report.changes if one.held] == []
-
-
-def test_what_left_our_own_app_cluster_binding_is_released():
-    here = scenes.applied(scenes.binding(), scenes.binding("searches"), mode=scenes.ACB)
-    plan = here.plan(scenes.shop(mode=scenes.ACB))
-    released = [str(one.unit) for one in scenes.acting(plan) if one.action is Action.RELEASE]
-    assert released == [f"shop/{scenes.SEARCH}"]
 
 
 @pytest.mark.parametrize("mode", scenes.MODES)
