@@ -205,8 +205,8 @@ SOON: Final = timedelta(seconds=1)  # until a view has caught up
 class Early(Exception):
     """A write that has to wait: a deletion, or one that a view is not sure of."""
 
-    def __init__(self, wait: timedelta) -> None:
-        self.wait = wait
+    def __init__(self, wait: timedelta, why: str = "") -> None:
+        self.wait, self.why = wait, why  # for people, where it may last
         super().__init__()
 
 

@@ -195,9 +195,14 @@ class PairedSync(TaskSupervisor):
                 return SOON
             return await self.sync(place)
         except Early as early:
+            if early.why and self.waited(place) >= NOTED_AFTER:
+                self._note_wait(self.here.get(*place), early.why)
             return early.wait
         except Oversized as error:
             return self._left_as_it_is(place, error)
+
+    def _note_wait(self, about: Manifest | None, why: str) -> None:
+        self.record(about, Note("SyncWaiting", f"Not synced yet: {why}", "Warning"))
 
     def _left_as_it_is(self, place: ObjectKey, error: Oversized) -> timedelta:
         """Report that one of a pair is too large to be read, so that neither may be written."""
@@ -299,7 +304,7 @@ class PairedSync(TaskSupervisor):
                 self.record(about, Note("SyncDenied", denied, "Warning"))
                 self.report(place, str(error))
             elif max(self.waited(place), 2 * (error.retry_after or 0)) >= NOTED_AFTER:
-                self.record(about, Note("SyncWaiting", f"Not synced yet: {error}", "Warning"))
+                self._note_wait(about, str(error))
             raise
         self.report(place, "")
         began, ways = self._events.pop(place, None), [*directions(decision)]

@@ -43,7 +43,7 @@ class Deletions:
             why = "" if terms.drains else await self._of_many(seen, claim, terms.few)
             is_uncounted = not why and guards.forgets(claim)
             if is_uncounted and not await guards.is_being_deleted(self._resource):
-                raise Early(guards.count())
+                raise Early(guards.count(), f"its deletion is to be counted first: {guards.beat}")
             crd = await self._read(CRD, self._resource)
             if crd is None or is_deleting(crd):
                 # It is on its way out before its claims are, but the view of it may be behind.

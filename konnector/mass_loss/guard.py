@@ -62,6 +62,7 @@ class SpaceGuards:
             agent.namespaces, agent.clock.monotonic, self._record
         )
         self._kind_guards: dict[str, KindGuard] = {}
+        self.beat = ""  # why the ClusterBinding could not be written, or ""
         self._others: dict[str, str] = {}  # uids of app namespaces that are not those mapped
         views.mappings.subscribe_keys(self._mapping_changed)
         views.cluster_bindings.subscribe_keys(self._cluster_binding_changed)

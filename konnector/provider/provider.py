@@ -169,6 +169,7 @@ class Provider(TaskSupervisor):
     def _has_beaten(self, outcome: str) -> None:
         if (beat := heartbeat_of(self.views.cluster_binding)) is not None:
             self._context.syncs.beat(self, beat.time.timestamp())
+        self.guards.beat = outcome
         if outcome != self._heartbeat:
             self._heartbeat = outcome
             self._callbacks.changed("")

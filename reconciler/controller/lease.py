@@ -243,7 +243,11 @@ class Lease:
             async with asyncio.timeout(self.times.request):
                 yield
         except TimeoutError as error:
-            message = f"no answer within {self.times.request:g} s"
+            last = error.__cause__ and error.__cause__.__cause__
+            other, but = (
+                ("other ", f" but {last.message}") if isinstance(last, ClusterError) else ("", "")
+            )
+            message = f"no {other}answer within {self.times.request:g} s{but}"
             doubt = verb != "get"
             raise Unreachable(message, ref=self.ref, verb=verb, outcome_unknown=doubt) from error
 

@@ -229,9 +229,13 @@ class KubeCluster(Cluster):
             delay = delay_before_retry(
                 request, outcome, tries=tries, left=left, jitter=random.random()
             )
+            failed = _error(request, outcome)
             if delay is None:
-                raise _error(request, outcome)
-            await asyncio.sleep(delay)
+                raise failed
+            try:
+                await asyncio.sleep(delay)
+            except asyncio.CancelledError as ended:
+                raise ended from failed  # for the caller, whose timeout it may be
             left -= delay
 
     async def _try(self, request: Request, auth: Auth, left: float | None) -> Answer | NoAnswer:

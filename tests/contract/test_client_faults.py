@@ -7,15 +7,18 @@ from dataclasses import replace
 import pytest
 
 from reconciler.controller.fence import Stopped, WriteFence
+from reconciler.controller.lease import Lease
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import errors
 from reconciler.core.manifest import get_text
-from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, SECRET, Kind, Ref
+from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, LEASE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import ClientCertificate, ExecPlugin, NoCredential, Token, TokenFile
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
 from tests.support.accounts import robot_token
+from tests.support.candidates import SHORT
 from tests.support.cues import AFTER, Gate
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
@@ -92,6 +95,14 @@ async def test_a_server_that_goes_on_turning_away_is_given_up_in_time(proxy, imp
     assert caught.value.retry_after == 3
     assert caught.value.retry is errors.Retry.LATER
     assert not caught.value.outcome_unknown
+
+
+async def test_a_lease_that_is_turned_away_says_so(proxy, cluster, namespace):
+    proxy.add(on("GET"), answer(429, retry_after=3))
+    at, clock = ref(namespace, kind=LEASE), SystemClock()
+    lease = Lease(cluster, at, holder="x", manager=MANAGER, clock=clock, times=SHORT)
+    with pytest.raises(errors.Unreachable, match="1 s but a fault on cue"):
+        await lease.look()
 
 
 async def test_a_read_survives_two_server_errors(proxy, cluster, namespace):

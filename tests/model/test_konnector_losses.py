@@ -297,7 +297,9 @@ async def test_a_deletion_waits_until_later_processes_count_it_once(scene: Scene
             faults.add(on("patch", cluster=CONTROL_PLANE, kind=CLUSTER_BINDING), broken(503))
             for name in many.names:
                 await remove(scene.app, many.kind, scene.app_namespace, name)
-            await asyncio.sleep(30)
+            found = await until(lambda: event(scene, many.names[0], "SyncWaiting"), within=30)
+            assert "ClusterBinding" in found["note"]
+            assert "HTTP 503" in found["note"]
             assert await many.are_there("orders")
             faults.clear()
             faults.add(on("delete", cluster=CONTROL_PLANE, kind=many.kind), broken(503))
