@@ -343,10 +343,9 @@ def _note(seen: Seen, one: Record) -> str:
         **({"unsure": True} if one.sent is not None and not one.sent.digest else {}),
         **({"term": one.term} if one.term else {}),
     }
-    is_news = (one.operation is not None and not seen.is_polled) or one.state == record.LEAVING
     # Before it is asked for: an edit may come between a death and the answer.
     is_open = intent is not None and not intent.closed and one.operation is None
-    is_begun = is_open or is_news or tries or refused or one.number or one.asked or last is not None
+    is_begun = is_open or last is not None or one.state == record.LEAVING
     is_failed = seen.state == "failed" and closed == record.FAILED and one.instance == seen.id
     is_kept = wanted == last or (is_failed and not seen.is_refused)
     stays = is_kept or not is_begun or _is_leaving(seen, one)
