@@ -61,7 +61,6 @@ _OF_EVERY_COMMAND: Final = (ExitCode.SUCCESS, ExitCode.FAILED, ExitCode.INVALID,
 # The files say so themselves: what is meant is no failure.
 _MEANT: Final = frozenset({"report", "suspended"})
 COMPLETION: Final = "_KLUTCHCTL_COMPLETE"  # a variable
-_GONE: Final = ": the current folder was deleted. Change into another"
 _MAY_ACT: Final = re.compile(r"[^\n\t -~]")
 _MANY_FILES: Final = 8192  # for all clusters that are reached at once
 _CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
@@ -306,20 +305,12 @@ def sentence(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         place = f": {error.filename}" if error.filename else ""
-        return f"{error.strerror}{place}{'' if _is_here() else _GONE}"
+        return f"{error.strerror}{place}"
     # Its text may hold anything, so only its type and origin are shown.
     return (
         f"unexpected {type(error).__name__} at {origin(error)}. This is a defect of klutchctl;"
         " run the command again as `klutchctl -v ...` for the details that a report needs"
     )
-
-
-def _is_here() -> bool:
-    """Return whether the folder that this runs in is still there."""
-    try:
-        return bool(os.getcwd())
-    except FileNotFoundError:
-        return False
 
 
 def code_of(error: BaseException) -> ExitCode:

@@ -55,10 +55,6 @@ def read_folder(path: Path, *, check_owner: bool = True, whole: bool = False) ->
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
     try:
-        if not os.fstat(descriptor).st_nlink:
-            raise ConfigError(
-                "this folder was deleted", where=str(path), hint="Change into another"
-            )
         store = _Folder(descriptor)
         entry = find_entry(store) if is_folder else path.name
         gathered = gather(store, entry)

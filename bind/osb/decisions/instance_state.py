@@ -207,18 +207,15 @@ def kept(view: InstanceView, current: Record) -> Decision:
 
     A process may have ended between the record and the status.
     """
-    intent = current.intent
-    if intent is None:
-        return of(view, current, true=[causes.PROVISIONED, causes.UP_TO_DATE])
-    is_there = current.state == record.PRESENT and intent.closed != record.MISSING
-    cause = _CLOSED.get((is_there, intent.closed))
-    last = cause and conditions.get(view.live, cause.type, conditions.FALSE)
-    is_stated = last is not None and last.reason in _ENDS
+    closed = "" if current.intent is None else current.intent.closed
+    is_there = current.state == record.PRESENT and closed != record.MISSING
+    failed = {one.type: one.reason for one in conditions.of(view.live) if one.status == "False"}
+    true = [causes.PROVISIONED, causes.UP_TO_DATE] if current.intent is None else []
+    if not true and is_there and failed.get(causes.PROVISIONED) != causes.NOT_USABLE.reason:
+        true = [causes.PROVISIONED]
+    cause = _CLOSED.get((is_there, closed))
     message = f"the broker's words were lost; another text in {keys.OSB_RETRY} asks it again"
-    false = [] if cause is None or is_stated else [(cause, message)]
-    provisioned = conditions.get(view.live, causes.PROVISIONED, conditions.FALSE)
-    is_usable = provisioned is None or provisioned.reason != causes.NOT_USABLE.reason
-    true = [causes.PROVISIONED] if is_there and is_usable else []
+    false = [] if cause is None or failed.get(cause.type) in _ENDS else [(cause, message)]
     return of(view, current, true=true, false=false)
 
 

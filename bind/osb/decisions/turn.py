@@ -15,8 +15,6 @@ from bind.osb.decisions.view import Ask, BindingView, InstanceView, Next
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core.conditions import Cause
 
-_BEGUN, _UNBINDS, _INSTANCE = range(3)
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -72,9 +70,9 @@ def _candidates(
     view: InstanceView,
 ) -> Iterator[tuple[float, BindingView | None, Callable[[InstanceView], Next]]]:
     begun = any(record.is_open for record in view.records)
-    yield (_BEGUN if begun else _INSTANCE), None, instance.look
+    yield (bindings.GOING if begun else bindings.OTHER), None, instance.look
     for one in view.bindings:
         urgency = bindings.urgency(view, one)
         # The instance comes before bindings that are not urgent.
-        order = urgency if urgency < _INSTANCE else _INSTANCE + 0.5
+        order = urgency + 0.5 if urgency == bindings.OTHER else urgency
         yield order, one, partial(bindings.look, binding=one)
