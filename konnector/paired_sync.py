@@ -296,9 +296,7 @@ class PairedSync(TaskSupervisor):
         try:
             await self.link.executor.execute(decision, recents=(self.here, there))
         except ClusterError as error:
-            # It looked at the write and did not take it, for developers to know (H17). 500: by a
-            # webhook, or a full store. What only passes, such as 429 and 503, is no refusal.
-            if isinstance(error, Rejected | Forbidden) or error.status == 500:
+            if is_refusal(error):  # for developers to know (H17)
                 side = error.cluster.replace("-", " ")
                 denied = f"The {side} refused to {error.call}: {error.message}"
                 self.record(about, Note("SyncDenied", denied, "Warning"))
@@ -357,3 +355,11 @@ class PairedSync(TaskSupervisor):
 def name(live: Manifest) -> Sequence[str]:
     """Return the name of an object, as an index does."""
     return (name_of(live),)
+
+
+def is_refusal(error: ClusterError) -> bool:
+    """Return whether a cluster looked at a write and did not take it.
+
+    500: by a webhook, or a full store. What only passes, such as 429 and 503, is no refusal.
+    """
+    return isinstance(error, Rejected | Forbidden) or error.status == 500

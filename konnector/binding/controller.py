@@ -16,6 +16,7 @@ from konnector.context import AgentContext, SecretInformers
 from konnector.kubeconfig import judge
 from konnector.kubeconfig.judge import Judged
 from konnector.mass_loss import rules as mass_loss_rules
+from konnector.paired_sync import NOTED_AFTER, is_refusal
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.provider.provider import Provider
 from konnector.provider.registry import AnyProviders
@@ -27,6 +28,7 @@ from reconciler.controller.controller import Queue
 from reconciler.controller.executor import observed
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision, Note
+from reconciler.core.errors import ClusterError, Retry
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
@@ -68,6 +70,7 @@ class Bindings:
         self._queue: Queue[ObjectKey] | None = None
         self._gone_since: dict[ObjectKey, float] = {}
         self._withdrawn: dict[ObjectKey, float] = {}  # since when; infinite once it is reported
+        self._unwritten: dict[ObjectKey, float] = {}  # since when it cannot be
         self._last: dict[ObjectKey, Manifest] = {}  # what was served, until that is undone
         # The uids of a binding, and of the CRD that it owned.
         self._owned: dict[ObjectKey, tuple[str, str]] = {}
@@ -128,7 +131,28 @@ class Bindings:
         return next((one for one in found if manifest.uid_of(one) in uids), found[0])
 
     async def reconcile(self, key: ObjectKey) -> timedelta | None:
-        """Reconcile one binding."""
+        """Reconcile one binding; what the app cluster refuses is reported on the other side."""
+        try:
+            again = await self._reconcile(key)
+        except ClusterError as error:
+            self._note_unwritten(key, error)
+            raise
+        self._note_unwritten(key)
+        return again
+
+    def _note_unwritten(self, key: ObjectKey, error: ClusterError | None = None) -> None:
+        if (provider := self._providers.of(key)) is None:
+            return
+        if error is None:
+            self._unwritten.pop(key, None)
+            provider.guards.note_unwritten(key.name, "")
+        elif error.cluster != provider.plane.name and error.retry is not Retry.NOW:
+            now = self._context.clock.monotonic()
+            waited = now - self._unwritten.setdefault(key, now)
+            if waited >= NOTED_AFTER or is_refusal(error):
+                provider.guards.note_unwritten(key.name, str(error))
+
+    async def _reconcile(self, key: ObjectKey) -> timedelta | None:
         live = self._recent.get(*key)
         if live is None:
             return await self._gone(key)
@@ -202,13 +226,14 @@ class Bindings:
         provider = self._providers.of(key)
         if provider is not None:
             await provider.want(key, None)
+            provider.guards.note_unwritten(key.name, "")
             again = None if _mismatch(provider) else await self._release(key, provider)
             if again is not None:
                 return again
             ended = self._has_namesake(key, provider) or provider.has_reported_the_end(key.name)
             if not ended and self._is_patient(key):
                 return _SOON
-        for one in (self._gone_since, self._withdrawn, self._last):
+        for one in (self._gone_since, self._withdrawn, self._unwritten, self._last):
             one.pop(key, None)
         self._owned.pop(key, None)
         await self._providers.leave(key)

@@ -108,12 +108,14 @@ class Seen:
     """The state of the guards for the ClusterBinding.
 
     `others` are the uids of app namespaces that are not those that were mapped, by name.
+    `unwritten` is why an APIServiceBinding cannot be served and report itself, by its name.
     """
 
     cluster_binding: Manifest = field(repr=False)
     identity: Identity
     guarded: Sequence[Guarded] = ()
     others: Mapping[str, str] = field(default_factory=dict)
+    unwritten: Mapping[str, str] = field(default_factory=dict)
 
 
 def trimmed(cluster_binding: Manifest) -> Manifest:
@@ -267,6 +269,7 @@ def report(seen: Seen, *, now: datetime, counted: str = "") -> Decision:
         or _deletions(seen),
         conditions.RECREATION_ALLOWED: _recreations(seen, confirmed, now),
         conditions.INSTANCES_IN_SYNC: _out_of_sync(seen),
+        conditions.WRITES_ACCEPTED: _unwritten(seen),
     }
     before = conditions.of(seen.cluster_binding)
     last_deletions = Condition(conditions.DELETIONS_COUNTED, conditions.TRUE, message=counted)
@@ -284,6 +287,15 @@ def report(seen: Seen, *, now: datetime, counted: str = "") -> Decision:
     times = [changes_in(confirmed, now), AGAIN if any(found.values()) else None]
     again = min((time for time in times if time is not None), default=None)
     return Decision(conditions=tuple(reported), notes=tuple(notes), again=again)
+
+
+def _unwritten(seen: Seen) -> Problem | None:
+    if not seen.unwritten:
+        return None
+    names, why = sorted(seen.unwritten), next(iter(seen.unwritten.values()))
+    # All names: a unit that is not named counts as well.
+    message = f"APIServiceBinding {', '.join(names)} cannot be served, nor report that: {why}"
+    return conditions.BINDING_NOT_WRITTEN, message
 
 
 def space_record(secret: Manifest, identity: Identity, *, confirmed: bool) -> Patch | None:

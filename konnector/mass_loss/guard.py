@@ -63,6 +63,7 @@ class SpaceGuards:
         )
         self._kind_guards: dict[str, KindGuard] = {}
         self.beat = ""  # why the ClusterBinding could not be written, or ""
+        self._unwritten: dict[str, str] = {}  # why, by the name of the APIServiceBinding
         self._others: dict[str, str] = {}  # uids of app namespaces that are not those mapped
         views.mappings.subscribe_keys(self._mapping_changed)
         views.cluster_bindings.subscribe_keys(self._cluster_binding_changed)
@@ -168,6 +169,13 @@ class SpaceGuards:
             self._others[name] = uid
             self.changed()
 
+    def note_unwritten(self, name: str, why: str) -> None:
+        """Note why an APIServiceBinding cannot report itself; "": it can, or is gone."""
+        if self._unwritten.get(name, "") != why:
+            self._unwritten.pop(name, None)
+            self._unwritten |= {name: why} if why else {}
+            self.changed()
+
     @property
     def mass_delete_confirmed(self) -> bool:
         return times.is_confirmed(self._confirmed.mass_delete, self.now())
@@ -191,7 +199,7 @@ class SpaceGuards:
     def report(self, cluster_binding: Manifest) -> Decision:
         guarded = [guard.guarded for guard in self._kind_guards.values()]
         others = {name: uid for name, uid in self._others.items() if uid}
-        seen = decide.Seen(cluster_binding, self.identity, guarded, others)
+        seen = decide.Seen(cluster_binding, self.identity, guarded, others, self._unwritten)
         return decide.report(seen, now=self.now(), counted=self._record.text)
 
     def records(self) -> Decision:

@@ -242,6 +242,7 @@ DELETES_ALLOWED: Final = "DeletesAllowed"
 RECREATION_ALLOWED: Final = "RecreationAllowed"
 KONNECTOR_ACTIVE: Final = "KonnectorActive"  # ours, too: its message names the process
 DELETIONS_COUNTED: Final = "DeletionsCounted"  # ours, too: its message counts the last ones
+WRITES_ACCEPTED: Final = "WritesAccepted"  # ours, too: whether bindings can be served and report
 _GUARDS: Final = (
     *(KONNECTOR_ACTIVE, RECREATION_ALLOWED, DELETES_ALLOWED),
     *(INSTANCES_IN_SYNC, SERVICE_NAMESPACES_READY),
@@ -251,7 +252,7 @@ TYPES: Final = frozenset(
     | {EXPORTS_READY, INFORMERS_SYNCED, HEARTBEATING, SCHEMA_IN_SYNC, KONNECTOR_DEPLOYED, OFFERED}
     | {PERMISSIONS_GRANTED, SPACE_BOUNDED, SERVICE_NAMESPACES_READY, PERMISSION_CLAIMS_IN_SYNC}
     | {INSTANCES_IN_SYNC, VERSIONS_COMPATIBLE, DELETES_ALLOWED, RECREATION_ALLOWED}
-    | {KONNECTOR_ACTIVE, DELETIONS_COUNTED}
+    | {KONNECTOR_ACTIVE, DELETIONS_COUNTED, WRITES_ACCEPTED}
 )
 
 # ClusterBinding
@@ -281,6 +282,8 @@ TWO_KONNECTORS: Final = Cause(KONNECTOR_ACTIVE, ERROR, "TwoKonnectors")
 SPACE_CHANGED: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceChanged")
 SPACE_UNKNOWN: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceUnknown")
 RECREATION_HELD: Final = Cause(RECREATION_ALLOWED, ERROR, "RecreationHeld")
+# Ours: a report in the app cluster cannot be written, so it is made here.
+BINDING_NOT_WRITTEN: Final = Cause(WRITES_ACCEPTED, ERROR, "BindingNotWritten")
 
 # APIServiceExport
 PROVIDER_CRD_INVALID: Final = Cause(PROVIDER_IN_SYNC, ERROR, "CustomResourceDefinitionUpdateFailed")

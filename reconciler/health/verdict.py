@@ -45,6 +45,7 @@ _FOR_PEOPLE: Final = {_FAILED} | {
     *(conditions.CONTROL_PLANE_REFUSES.reason, conditions.NOT_OF_THIS_SPACE.reason),
     *(conditions.ISOLATION_UNSUPPORTED.reason, conditions.SCOPE_NOT_SUPPORTED.reason),
     *(conditions.CRD_FOREIGN.reason, conditions.TOO_MANY.reason),
+    conditions.BINDING_NOT_WRITTEN.reason,
 }
 _RESOURCES: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 ESTABLISHED: Final = "Established"
@@ -135,7 +136,7 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
     if beat is None:
         silent = _Fault("NoHeartbeat", _without_heartbeat(facts), changed)
         return _troubled(unit, stopped or silent, changed, now)
-    fault = _reported_fault(facts) or _definition_fault(unit, facts.definition)
+    fault = _reported_fault(unit, facts) or _definition_fault(unit, facts.definition)
     stale = stopped or _stale(facts, beat, now)
     if stale is not None:
         last = State.READY if fault is None else State.DEGRADED
@@ -153,7 +154,7 @@ def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
     return (
         _seen_fault(unit, facts) is None
         and api.heartbeat_of(facts.cluster_binding) is not None
-        and _reported_fault(facts) is None
+        and _reported_fault(unit, facts) is None
     )
 
 
@@ -248,7 +249,7 @@ def _without_heartbeat(facts: UnitFacts) -> str:
     return f"{silent}: see that one runs"
 
 
-def _reported_fault(facts: UnitFacts) -> _Fault | None:
+def _reported_fault(unit: UnitKey, facts: UnitFacts) -> _Fault | None:
     """Return the fault that the konnector reports. InformersSynced has no part: mapping.md 11."""
     reported = conditions.of(facts.binding)
     for needed in (conditions.SECRET_VALID, conditions.CONNECTED):
@@ -259,7 +260,13 @@ def _reported_fault(facts: UnitFacts) -> _Fault | None:
         if condition.status != TRUE:
             return _fault_of(condition)
     beating = conditions.find(reported, conditions.HEARTBEATING)
-    return _fault_of(beating) if beating is not None and beating.status == FALSE else None
+    if beating is not None and beating.status == FALSE:
+        return _fault_of(beating)
+    # What an APIServiceBinding says is old where it cannot be written.
+    unwritten = conditions.get(facts.cluster_binding, conditions.WRITES_ACCEPTED, FALSE)
+    if unwritten is None or _is_of_others(unit, facts, unwritten):
+        return None
+    return _fault_of(unwritten)
 
 
 def _guarded(unit: UnitKey, facts: UnitFacts) -> Condition | None:
@@ -270,13 +277,12 @@ def _guarded(unit: UnitKey, facts: UnitFacts) -> Condition | None:
     orphaned = conditions.get(facts.binding, conditions.INSTANCES_IN_SYNC)
     if orphaned is not None and orphaned.reason == conditions.ORPHANED.reason:
         return orphaned
-    others = set(facts.exported) - {unit.name}
     guards = conditions.guards(facts.cluster_binding)
-    return next((one for one in guards if not _names_only(others, unit, one.message)), None)
+    return next((one for one in guards if not _is_of_others(unit, facts, one)), None)
 
 
-def _names_only(others: Collection[str], unit: UnitKey, message: str) -> bool:
-    named = set(_RESOURCES.findall(message))
+def _is_of_others(unit: UnitKey, facts: UnitFacts, condition: Condition) -> bool:
+    others, named = set(facts.exported) - {unit.name}, set(_RESOURCES.findall(condition.message))
     return unit.name not in named and not named.isdisjoint(others)
 
 

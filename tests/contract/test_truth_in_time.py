@@ -11,20 +11,28 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Layout, Role
 from reconciler.blueprints.objects import build
 from reconciler.core import names
-from reconciler.core.errors import NotServed
+from reconciler.core.errors import ClusterError, NotServed
 from reconciler.core.manifest import get_maps, get_text
-from reconciler.core.refs import EVENT, NAMESPACE, SERVICE_ACCOUNT, Ref
+from reconciler.core.refs import (
+    ADMISSION_POLICY,
+    ADMISSION_POLICY_BINDING,
+    EVENT,
+    NAMESPACE,
+    SERVICE_ACCOUNT,
+    Ref,
+)
 from tests.support import clusters, removal
 from tests.support import programs as machines
 from tests.support.apply_runs import mode, scene
@@ -169,6 +177,55 @@ async def controller_disk_full(world: World) -> AsyncIterator[None]:
     yield
 
 
+REFUSING: Final = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: tests-freeze}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: [UPDATE]}
+    excludeResourceRules:
+    - {apiGroups: [coordination.k8s.io], apiVersions: ["*"], resources: [leases], operations: ["*"]}
+  validations: [{expression: "false", message: "the cluster is frozen"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: tests-freeze}
+spec: {policyName: tests-freeze, validationActions: [Deny]}
+"""
+
+
+@asynccontextmanager
+async def updates_refused(world: World) -> AsyncIterator[None]:
+    """A policy of the app cluster lets nothing be changed but Leases."""
+    app, at = world.scene.app, replace(world.scene.binding, cluster=world.scene.app.name)
+
+    async def frozen() -> bool:
+        try:
+            note: Any = {"metadata": {"annotations": {"tests": str(time.monotonic())}}}
+            await app.cluster.merge_patch(at, note, manager="operator")
+        except ClusterError as error:
+            return "frozen" in str(error)
+        return False
+
+    async def thawed() -> bool:
+        return not await frozen()
+
+    policy, binding = yaml.safe_load_all(REFUSING)
+    try:
+        await app.cluster.create(policy, ADMISSION_POLICY, manager="operator")
+        await app.cluster.create(binding, ADMISSION_POLICY_BINDING, manager="operator")
+        await eventually(frozen)
+        await developer_claims(world)
+        yield
+    finally:
+        for kind in (ADMISSION_POLICY_BINDING, ADMISSION_POLICY):
+            await removal.remove(app.cluster, Ref(app.name, kind, "", "tests-freeze"))
+        await eventually(thawed)
+
+
 def clock(off: str) -> Fault:
     @asynccontextmanager
     async def fault(world: World) -> AsyncIterator[None]:
@@ -212,6 +269,10 @@ TABLE: Final[dict[str, tuple[Fault, str, str, str, str, str]]] = {
     "the app cluster killed": (
         *(app_cluster_killed, "", ""),
         *(f"exit code 1 & {AWAY}", f"NotRead & {AWAY}", f"NotRead & {AWAY}"),
+    ),
+    "the app cluster refuses updates": (
+        *(updates_refused, "SyncDenied & frozen", ""),
+        *("exit code 9 & BindingNotWritten & frozen", "BindingNotWritten", "BindingNotWritten"),
     ),
     # Nothing can be written, not even a Lease.
     "etcd full": (etcd_full, "", "", "exit code 9 & not renewed its Lease & takes writes", "", ""),

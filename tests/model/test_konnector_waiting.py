@@ -6,16 +6,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from konnector import CONTROL_PLANE
+from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.provider.provider import LATE
 from reconciler.blueprints.objects import namespace
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import NAMESPACE
+from reconciler.core.refs import LEASE, NAMESPACE
+from reconciler.kube.requests import Request
 from tests.kit.wire import Wires
+from tests.support import losses
 from tests.support.bound_scenes import Scene, conditions, gone, has, remove, says, shown, until
-from tests.support.cues import BEFORE, Delay, Gate
-from tests.support.faults import Events, Faults, Meanwhile, on, throttled
+from tests.support.cues import BEFORE, Cue, Delay, Gate
+from tests.support.faults import Events, Faults, Meanwhile, forbidden, is_write, on, throttled
 from tests.support.konnector import konnector
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_scenes import CLUSTER_WIDE, Side, equals, event, refusal, sides
@@ -72,6 +74,24 @@ async def test_a_claim_learns_of_a_long_pause_when_it_begins(scene: Scene) -> No
         await scene.create_instance()
         found = await until(lambda: event(scene, "orders", "SyncWaiting"), within=30)
         assert "too many requests" in found["note"]
+
+
+def refused(call: Request) -> bool:
+    return is_write(call) and call.ref.cluster == APP_CLUSTER and call.ref.kind != LEASE
+
+
+async def test_a_binding_that_cannot_report_itself_is_reported_on_the_control_plane(
+    scene: Scene,
+) -> None:
+    """An app cluster that takes Leases alone looks well there, and serves nobody."""
+    faults, what = Faults(), ("WritesAccepted", "BindingNotWritten")
+    async with scene.backend(), mortal(scene.app.connection, faults):
+        await scene.bound()
+        faults.add(Cue(refused), forbidden())
+        await scene.create_instance(size="1Gi")
+        await until(lambda: losses.says(scene, *what), within=15)
+        faults.clear()
+        await until(lambda: equals(losses.cause(scene, what[0]), ""))
 
 
 async def names(scene: Scene, claim: str) -> bool:

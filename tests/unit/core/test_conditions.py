@@ -282,6 +282,7 @@ OWN_CAUSES = """
     InstancesInSync        Warning Orphaned
     InstancesInSync        Warning AnotherNamespace
     KonnectorActive        Error   TwoKonnectors
+    WritesAccepted         Error   BindingNotWritten
     Connected              Error   AppClusterChanged
     SpaceBounded           Warning BoundsUpdateFailed
     ExportsReady           Error   TooManyResources

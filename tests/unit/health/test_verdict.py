@@ -239,6 +239,17 @@ def of_kinds(condition, *exported):
     return replace(having(cluster_binding={"status": status}), exported=exported)
 
 
+FROZEN = condition("WritesAccepted", "False", reason="BindingNotWritten", message=f"of {OTHER}: no")
+
+
+@pytest.mark.parametrize(
+    ("said", "state"), [(FROZEN["message"], "Ready"), (f"of {UNIT.name}, {OTHER}: no", "Degraded")]
+)
+def test_a_binding_that_cannot_report_itself_is_degraded_alone(said, state):
+    facts = of_kinds({**FROZEN, "message": said}, OTHER, UNIT.name)
+    assert judge(UNIT, facts, now=NOW).state == state
+
+
 LOST_STATUS = {**cluster_binding()["status"], "conditions": [LOST]}
 HELD: dict[str, tuple[Any, tuple[str, str]]] = {
     "nothing": (FINE, ("", "")),
