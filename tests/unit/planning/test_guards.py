@@ -21,16 +21,6 @@ from tests.support.worlds import POSTGRES, World, crd, offering, template
 # Guards (product.md, prune; mapping.md 9).
 
 
-@pytest.mark.parametrize("guard", ["allow-empty", "report"])
-def test_guards_hold_a_cluster_that_leaves_without_any_unit(guard):
-    here = scenes.applied()
-    here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
-    here.remove(scenes.PLANE, api.API_SERVICE_EXPORT_REQUEST, POSTGRES)
-    here.remove(scenes.PLANE, api.API_SERVICE_EXPORT, POSTGRES)
-    prune = "mode: report, allowEmpty: true" if guard == "report" else "allowEmpty: false"
-    assert scenes.guards(here.plan(scenes.fleet(scenes.plane(), prune=prune))) == [guard]
-
-
 BUDGETS = {
     # maxDeletes, maxDeletePercent, units known, units released: held
     "as many as may go": (2, 100, 2, 2, []),

@@ -90,11 +90,6 @@ def test_a_control_plane_that_changes_its_mode_blocks_what_lives(before, after):
     assert (actions(plan), guards(plan)) == (BLOCKED, ["moved"])
 
 
-def test_a_cluster_without_a_unit_may_move():
-    plan = fresh(of=Planes).plan(fleet(plane(), plane("us"), cluster(at="us"), binding()))
-    assert actions(plan) == {Action.CREATE}
-
-
 # What is not ours (mapping.md 0, Ownership).
 
 

@@ -73,22 +73,9 @@ def test_a_cluster_that_may_be_one_of_another_shard_is_not_released(more, want):
     assert {one.action.value for one in plan.changes if one.unit is None} == {want}
 
 
-def test_a_snapshot_that_is_older_than_the_files_releases_nothing_that_they_name():
-    live = scenes.applied().live(scenes.shop())
-    older = Live(live.control_planes, live.clusters, dict(live.clusters))
-    assert scenes.actions(planner.plan(scenes.shop(), older)) == {Action.NOOP}
-
-
 def test_a_snapshot_that_names_a_cluster_that_left_since_plans_its_release():
     plan = planner.plan(fleet(scenes.plane()), scenes.applied().live(scenes.shop()))
     assert scenes.actions(plan) == {Action.RELEASE}
-
-
-def test_a_cluster_that_is_not_in_an_older_snapshot_was_not_read():
-    here = scenes.applied()
-    clusters = scenes.cluster(), scenes.cluster("later")
-    plan = here.plan(fleet(scenes.plane(), *clusters, scenes.binding()))
-    assert [one.name for one in plan.unseen] == ["later"]
 
 
 @pytest.mark.parametrize("only", [frozenset(), frozenset({"other"})], ids=["none", "another"])
