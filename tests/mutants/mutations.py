@@ -148,7 +148,7 @@ CLAIMS: Final = (
     ),
     Mutation(
         "held-elsewhere",
-        r"if not _names_only\(others, unit, one\.message\)",
+        r"if not _is_of_others\(unit, facts, one\)",
         "one held claim marks all units of its cluster",
         ("tests/unit/health/test_verdict.py",),
         new="if True",

@@ -43,8 +43,8 @@ class Bindings(Store[Seen]):
         return Stated(at, seen.marks(*_MARKS))
 
     def recalled(self, seen: Seen, kept: Kept) -> Kept:
-        """Return the remembered records, unless they were of a Secret that nobody had read."""
-        unread = any(one.sent and one.sent.secret == _UNREAD for one in kept.records)
+        """Return the remembered records, until a Secret is read that nobody had read."""
+        unread = seen.has_read and _UNREAD in [one.sent.secret for one in kept.records if one.sent]
         return Store.recalled(self, seen, replace(kept, stated=None) if unread else kept)
 
     def records(self, seen: Seen) -> tuple[Record, ...]:

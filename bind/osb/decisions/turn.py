@@ -27,15 +27,14 @@ class Part:
 def look(view: InstanceView, asked: Ask | None = None) -> list[Part]:
     """Return the decisions for an instance and its bindings; one part at most has a call.
 
-    Nothing is decided about a record while the broker is `asked` about it: the answer is to the
-    record as it was then.
+    Nothing is decided about a record that is `asked` about: its answer is to what was sent.
     """
     records = [*view.records, *(each for binding in view.bindings for each in binding.records)]
     view = replace(view, free=not any(record.blocks(view.now) for record in records))
     parts, is_calling = [], asked is not None
     for _, binding, decide in sorted(_candidates(view), key=lambda each: each[0]):
         mine = (*view.records, *view.others) if binding is None else binding.records
-        if asked is not None and any(one.id == asked.record for one in mine):
+        if asked and asked.record in [one.id for one in mine]:
             continue
         found = decide(view)
         view = replace(view, free=view.free and not found.begins)

@@ -98,11 +98,6 @@ def test_one_apply_mends_all_that_a_lost_token_was_in(kinds):
     assert acting(here.plan(shop())) == acting(blind(here, shop())) == []
 
 
-def test_a_plan_without_secrets_knows_that_no_token_outlives_its_account():
-    here = revoked(SECRET, SERVICE_ACCOUNT)
-    assert lines(blind(here, shop())) == lines(here.plan(shop()))
-
-
 REFUSALS = {
     "ours": {},
     "the original": {

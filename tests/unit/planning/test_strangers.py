@@ -159,14 +159,6 @@ def test_what_a_tenant_wrote_holds_no_cluster_that_is_bound(mode, said):
     assert "label that Namespace klutchctl.dev/fleet=acme" in warning
 
 
-def test_warnings_name_a_few_of_them():
-    here = applied()
-    tenants = [put(forged(), f"t{number}", "metadata", "name") for number in range(5)]
-    here.control_plane += tenants
-    (warning,) = here.plan(shop()).warnings
-    assert "tenant-ns/t0, tenant-ns/t1, tenant-ns/t2 and 2 more;" in warning
-
-
 # A cluster that no document names.
 
 ELSEWHERE = {"access": "context/X", "app_cluster_uid": "uid-shop"}

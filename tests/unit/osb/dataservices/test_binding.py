@@ -13,7 +13,7 @@ import pytest
 
 from bind.osb.dataservices import connection
 from bind.osb.dataservices import managed as kinds
-from bind.osb.dataservices.bindings import BINDINGS
+from bind.osb.dataservices.bindings import BINDINGS, needs_secret
 from bind.osb.dataservices.connection import Seen
 from bind.osb.dataservices.store import Kept
 from bind.osb.decisions.credentials import OVERLAP
@@ -368,3 +368,15 @@ DETAILS = [
 def test_where_a_service_is_reached(kind, texts, wanted):
     found: Any = connection.details(texts, kind)
     assert [(one["hostURL"], one["port"], one.get("label")) for one in found] == wanted
+
+
+def test_a_deletion_amid_a_rotation_ends_though_nobody_has_read_the_secret():
+    amid, gone = connection.Ledger(coming=1).text(), []
+    its = process(live(BOUND, {keys.OSB_BINDINGS: amid}, **DELETED), secret=None, has_read=False)
+    while finalizers_of(its.live):
+        if needs_secret(its.look(), its.kept):
+            its.more |= {"has_read": True, "secret": SECRET_OBJECT}
+        gone.append(its.call().binding)
+        its.answer(outcomes.Gone())
+        assert len(gone) < 3
+    assert set(gone) == {FIRST, SECOND}
