@@ -301,12 +301,13 @@ class Calls(Generic[K]):
     ) -> None:
         """Make a call when its broker has a turn for this task's party; nothing once this stops."""
 
-        async def run() -> None:
+        async def run(client: BrokerClient | None = connection.client) -> None:
             outcome = None
             try:
                 with self._metrics.activity.work(f"a call for {key}"):
                     async with connection.gate.turn(current_party()):
-                        if not connection.closed:
+                        # Meanwhile, its address may have become that of another broker.
+                        if not connection.closed and connection.client is client:
                             outcome = await self._fence.guarded(call)
             except Stopped:
                 return  # another process leads by now, and may be about to undo this very call

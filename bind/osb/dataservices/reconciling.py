@@ -196,7 +196,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         if answer is None or answer.ask[0] != view.uid:
             turn = self.turn(view)
         else:
-            closed = "" if server is None else server.closed
+            closed = ("" if server is None else server.closed) or "its broker was not asked"
             turn = self.answered(view, answer.ask[1], answer.outcome or Unsent(closed))
         self.remembered[key] = turn.kept
         if turn.reads_catalogue:

@@ -84,15 +84,17 @@ async def test_an_answer_stays_until_it_was_dealt_with():
         assert scene.calls.answer(KEY) is None
 
 
-async def test_a_broker_that_takes_no_calls_gets_none():
-    scene = Scene(fault="its Secret is not there")
+@pytest.mark.parametrize("fault", ["its Secret is not there", ""])
+async def test_a_broker_that_takes_no_calls_or_is_another_by_now_gets_none(fault):
+    scene, another = Scene(fault), Broker()
     async with scene.working():
         scene.send()
+        scene.connection.client = cast("BrokerClient", another)
         await eventually(lambda: scene.enqueued)
         answer = scene.calls.answer(KEY)
         assert answer is not None
         assert answer.outcome is None
-    assert scene.broker.calls == []
+    assert scene.broker.calls + another.calls == []
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "lost and not noticed yet"])

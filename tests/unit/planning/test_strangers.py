@@ -135,18 +135,6 @@ def test_a_space_that_the_files_give_to_another_cluster_is_that_which_we_keep():
     assert places(plan) <= {"klutch-fleet"}
 
 
-def test_of_several_with_a_space_the_document_names_one():
-    first = put(put(forged(), "klutch-a", "metadata", "namespace"), "b-c", "metadata", "name")
-    second = put(put(forged(), "klutch", "metadata", "namespace"), "a-b-c", "metadata", "name")
-    plan = new(first, second).plan(
-        shop(mode=ACB, more=", adopt: {space: klutch-bind-klutch-a-b-c}")
-    )
-    assert (actions(plan), guards(plan)) == ({Action.BLOCKED}, ["ambiguous-space"])
-    assert "`appClusterBinding` in its Cluster document" in plan.changes[0].reason
-    named = ", appClusterBinding: {namespace: klutch-a, name: b-c}"
-    assert "klutch" not in places(new(first, second).plan(shop(mode=ACB, more=named)))
-
-
 @both_modes
 @pytest.mark.parametrize("said", ["shop", "cafe"])
 def test_what_a_tenant_wrote_holds_no_cluster_that_is_bound(mode, said):
