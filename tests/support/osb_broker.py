@@ -40,7 +40,7 @@ class ScriptedBroker:
         self.inventory = Inventory()
         self.journal: list[Entry] = []
         self.violations: list[str] = []
-        self.lies: set[object] = set()  # passwords that it gave, of what has failed
+        self.lies: set[object] = set()  # passwords that it gave, of what is not made
         self._operations = Operations(self.inventory, lambda: self.modes, lambda: self.now())
         self._lock = threading.RLock()
 
@@ -66,6 +66,11 @@ class ScriptedBroker:
         return list(dict.fromkeys(asked))
 
     # What its platform asks.
+
+    def loses_its_answer(self) -> None:
+        """Note that the platform died before it wrote the last answer down."""
+        last = self.journal[-1]
+        self._operations.unhear((last.instance, last.binding))
 
     def answer(self, asked: Asked) -> Said:
         """Carry a request out, with its fault, and note both."""
@@ -189,7 +194,7 @@ class ScriptedBroker:
         if always >= 400 or not (is_same or always in (200, 201)):
             return failure(always if always >= 400 else 409, "Conflict", "it is there")
         if always in (200, 201):
-            if known["state"] == "failed":
+            if known["state"] in ("creating", "failed"):
                 self.lies.add(known.get("credentials", {}).get("password"))
             return said(always, self._again(asked, known))
         operation = self._operations.of(asked.place)

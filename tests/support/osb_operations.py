@@ -61,6 +61,10 @@ class Operations:
         elif status in (200, 201) and not goes_on:
             self._heard.discard(asked.place)
 
+    def unhear(self, place: Place) -> None:
+        """Note that the platform died with the last answer about a place."""
+        self._heard.discard(place)
+
     def begin(self, asked: Asked) -> Said | None:
         """Begin an operation; None says that it is done within its request."""
         modes = self._modes()
@@ -80,6 +84,7 @@ class Operations:
         fixed = (asked.verb, asked.members, key, self._now(), polls, modes.takes, fails)
         made = Operation(*fixed, dashboard=dashboard(asked.instance))
         self._last[asked.place] = made
+        self._heard.discard(asked.place)
         return made
 
     def _failed_at_once(self, asked: Asked) -> Said:

@@ -328,7 +328,11 @@ class Turns:
         answer = outcome_of(self.broker, ask.call)
         self.calls.append(ask.call)
         self.steps.append(f"{type(ask.call).__name__} {ask.record[:4]}: {answer}")
-        self._lived()
+        try:
+            self._lived()
+        except Dies:
+            self.broker.loses_its_answer()
+            raise
         if self.meanwhile is not None:
             self.meanwhile()
             self._look(ask)
