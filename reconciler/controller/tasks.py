@@ -179,11 +179,18 @@ class TaskSupervisor:
         return name in self._waiting or name in self._tasks
 
     def start(self, name: Hashable, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start a task that is ended by cancelling it, such as a view. The name must be free."""
+        """Start a task that is ended by cancelling it, such as a view. The name must be free.
+
+        Nothing starts once the owner ends.
+        """
         if self._group is None:
             self._waiting[name] = run
         elif not self._stop.is_set():
-            self._tasks[name] = self._group.create_task(run())
+            work = run()
+            try:
+                self._tasks[name] = self._group.create_task(work)
+            except RuntimeError:  # the owner was cancelled, or has a defect
+                work.close()
 
     def start_worker(self, name: Hashable, worker: Worker) -> None:
         """Start a worker, which ends by itself after `stop`."""

@@ -234,11 +234,12 @@ async def test_there_is_nothing_to_end_under_another_name(supervisor):
     assert "x" not in supervisor
 
 
-async def test_nothing_begins_after_the_stop(supervisor):
+@pytest.mark.parametrize("how", ["stopped", "cancelled"])
+async def test_nothing_begins_after_the_end(supervisor, how):
     running = asyncio.create_task(supervisor.run())
     await settle()
-    supervisor.stop()
-    await running
+    supervisor.stop() if how == "stopped" else running.cancel()
+    await asyncio.wait({running})
     worker = Worker()
     supervisor.start_worker("late", worker)
     await settle()
