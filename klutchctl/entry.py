@@ -8,7 +8,6 @@ import gc
 import io
 import os
 import re
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
@@ -75,24 +74,6 @@ def codes_help(own: Mapping[ExitCode, str]) -> str:
     """Return the exit codes for a help text. `own`: the meanings of those of the command."""
     texts = {**meanings(*own), **own}
     return f"Exit codes: {'; '.join(f'{int(code)} {text}' for code, text in texts.items())}."
-
-
-def main() -> None:
-    """Run the command line and end the process."""
-    with ending_quietly():
-        from klutchctl.main import main as run
-    run()
-
-
-def complete_for_kubectl() -> None:
-    """Print the completions of the last argument for `kubectl klutchctl`, and end the process."""
-    words = ["klutchctl", *sys.argv[1:]]
-    asked = {"COMP_WORDS": shlex.join(words), "COMP_CWORD": str(len(words) - 1)}
-    os.environ |= {COMPLETION: "complete_bash", **asked}
-    try:
-        main()
-    finally:
-        print(":0")  # kubectl offers files where there is nothing else
 
 
 def end_after(run: Callable[[list[str]], int]) -> NoReturn:

@@ -15,11 +15,11 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from multiprocessing import reduction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from klutchctl import __main__ as starts
 from klutchctl.sandbox import addons, credentials, lifecycle, processes, servers
 from klutchctl.sandbox.servers import NORMAL, Program
 from klutchctl.sandbox.state import Layout, layout_of
@@ -39,7 +39,6 @@ _SERVER.set_forkserver_preload(
         "klutchctl.main",
         "klutchctl.binding.kubectl",
         "klutchctl.commands.apply",
-        "klutchctl.kubectl_bind",
         "klutchctl.repository",
         "klutchctl.sandbox.lifecycle",
         "reconciler.apply",
@@ -52,7 +51,7 @@ _SERVER.set_forkserver_preload(
 )
 
 
-_MODULES: Final = {"klutchctl": "klutchctl.main", "kubectl-bind": "klutchctl.kubectl_bind"}
+_STARTS: Final = {"klutchctl": starts.main, "kubectl-bind": starts.kubectl_bind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,7 @@ def _main(start: _Start) -> None:
     os.environ.clear()
     os.environ.update(start.environ)
     sys.argv = [start.program, *start.arguments]
-    import_module(_MODULES[start.program]).main()
+    _STARTS[start.program]()
 
 
 def _written(file: TextIO) -> str:

@@ -187,15 +187,15 @@ def test_a_defect_tells_its_place_and_where_the_details_are(capsys, monkeypatch)
     assert "Traceback" in capsys.readouterr().err
 
 
-def started(module, *arguments, **kwargs):
-    command = [sys.executable, "-c", f"from {module} import main; main()", *arguments]
+def started(program, *arguments, **kwargs):
+    command = [sys.executable, "-c", f"from klutchctl import __main__ as it; it.{program}()"]
     # Nobody has this variable at home; with it, nothing is left for the end of a run to write.
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     streams = {"stderr": subprocess.PIPE, **kwargs}
-    return subprocess.Popen(command, text=True, env=environ, **streams)
+    return subprocess.Popen([*command, *arguments], text=True, env=environ, **streams)
 
 
-BOTH = ["klutchctl.entry", "klutchctl.kubectl_bind"]
+BOTH = ["main", "kubectl_bind"]
 
 
 def unread():
@@ -204,17 +204,17 @@ def unread():
     return writing
 
 
-@pytest.mark.parametrize("module", BOTH)
-def test_a_reader_that_has_enough_is_no_error(module):
-    with os.fdopen(unread(), "w") as file, started(module, "--help", stdout=file) as process:
+@pytest.mark.parametrize("program", BOTH)
+def test_a_reader_that_has_enough_is_no_error(program):
+    with os.fdopen(unread(), "w") as file, started(program, "--help", stdout=file) as process:
         _, errors = process.communicate()
     assert (process.returncode, errors) == (1, "")
 
 
-def ended(module, *arguments, closed):
+def ended(program, *arguments, closed):
     """Return the exit code of a run that starts with these standard streams closed, by number."""
     close = {"preexec_fn": lambda: any(map(os.close, closed))}  # closes all
-    with started(module, *arguments, stdout=subprocess.PIPE, **close) as process:
+    with started(program, *arguments, stdout=subprocess.PIPE, **close) as process:
         _, errors = process.communicate()
     assert "Traceback" not in errors
     assert "defect" not in errors
@@ -248,12 +248,12 @@ def test_a_closed_standard_stream_is_none_of_the_plugin(tmp_path, streams, argum
     assert ended(BOTH[1], *arguments, "--kubeconfig", str(config), closed=streams) == code
 
 
-@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("program", BOTH)
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
-def test_an_output_that_takes_nothing_is_a_sentence(module, arguments):
+def test_an_output_that_takes_nothing_is_a_sentence(program, arguments):
     with (
         open("/dev/full", "w", encoding="utf-8") as full,
-        started(module, *arguments, stdout=full) as process,
+        started(program, *arguments, stdout=full) as process,
     ):
         _, errors = process.communicate()
     assert (process.returncode, errors) == (1, "Error: No space left on device\n")

@@ -94,7 +94,7 @@ def test_it_ends_in_silence(program, imported):
 
 def test_the_installed_program_begins_there():
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="klutchctl")
-    assert script.value == "klutchctl.entry:main"
+    assert script.value == "klutchctl.__main__:main"
 
 
 @pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])

@@ -166,7 +166,7 @@ def imports():
 PROGRAMS = {
     "bind": ("bind.__main__", "bind.osb.__main__"),
     "konnector": ("konnector.__main__",),
-    "klutchctl": ("klutchctl.entry", "klutchctl.kubectl_bind"),
+    "klutchctl": ("klutchctl.__main__",),
 }
 
 
