@@ -1,5 +1,6 @@
 """A provider: a space on a control plane, served for one app cluster."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -42,6 +43,7 @@ class Provider(TaskSupervisor):
         self._began = context.clock.monotonic()
         self._trouble = ""
         self._heartbeat: str | None = None
+        self._another_life = asyncio.Event()  # of the space, than the one that is served
         self.views = SpaceInformers(plane, space, context.metrics, on_change=lambda _: self.beat())
         self.guards = SpaceGuards(
             context,
@@ -138,8 +140,12 @@ class Provider(TaskSupervisor):
                 await self.plane.close()
 
     async def _begin(self) -> None:
-        with self._context.metrics.activity.work(f"space {self.space} is read"):
-            await self._read()
+        while True:
+            with self._context.metrics.activity.work(f"space {self.space} is read"):
+                await self._read()
+            await self._another_life.wait()
+            self._another_life.clear()
+            await self.end("serving")
 
     async def _read(self) -> None:
         await self.views.wait_synced()
@@ -167,6 +173,8 @@ class Provider(TaskSupervisor):
         return None, f"Namespace {self.space} does not exist on the control plane"
 
     def _has_beaten(self, outcome: str) -> None:
+        if self.serving and self.guards.space_uid not in ("", self.serving.link.space_uid):
+            self._another_life.set()
         if (beat := heartbeat_of(self.views.cluster_binding)) is not None:
             self._context.syncs.beat(self, beat.time.timestamp())
         self.guards.beat = outcome
@@ -176,7 +184,7 @@ class Provider(TaskSupervisor):
 
 
 class Serving(TaskSupervisor):
-    """The parts that work once the space was read."""
+    """The parts that work once the space was read, for one life of it."""
 
     def __init__(
         self,

@@ -54,6 +54,8 @@ class ClusterBindings:
 
     async def _beat(self, live: Manifest) -> timedelta | None:
         await self._guards.look_at_space()
+        if self._guards.space_uid not in ("", self._link.space_uid):
+            return None  # the provider begins anew
         await self._look_at_app_cluster()
         seen = self._look(live)
         tried = decide.to_probe(seen)
