@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +15,10 @@ from bind.settings import Settings
 from klutchctl.sandbox.state import Role
 from reconciler.blueprints.objects import namespace
 from reconciler.controller.program import Term
+from reconciler.core import times
 from reconciler.core.manifest import get_text, is_deleting, uid_of
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SECRET, ObjectKey, Ref
+from tests.kit import virtual_time
 from tests.kit.api_model import ApiModel, Call, Reply
 from tests.kit.api_store import Snapshot
 from tests.kit.clusters import live_model, model_clusters, model_of
@@ -32,6 +35,7 @@ CLAIMS: Final = (claim("secrets", "Provider"), claim("configmaps", "Consumer"))
 _OFFERED: Final = [{key: one[key] for key in one if key != "state"} for one in CLAIMS]
 _STEP: Final = 0.5  # seconds
 _LONG: Final = 400  # steps
+_MARKED_WITHIN: Final = timedelta(seconds=11)
 _PROGRAM: Final[ContextVar["Program | None"]] = ContextVar("program", default=None)
 Backup = Mapping[str, tuple[Snapshot, frozenset[str]]]
 
@@ -118,14 +122,19 @@ class World:
 
     async def rest(self) -> None:
         """Wait until all that run are at rest, and the provider has answered each claim."""
-        while True:
+        for _ in range(_LONG):
             for one in self.programs.values():
                 if one.is_dead:
                     await one.stop()
                     await one.start()
             await self._quiet()
-            if not await self._answer() and not any(map(_is_dead, self.programs.values())):
+            if await self._answer() or any(map(_is_dead, self.programs.values())):
+                continue
+            if not self._has_new_copies():
                 break
+            await asyncio.sleep(1)
+        else:
+            raise AssertionError("copies are made again and again")
         for scene in self.scenes:
             for name, live in self.claims(scene).items():
                 copy = self.read(scene, name, at=PLANE)
@@ -163,6 +172,13 @@ class World:
                     )
                     answered = True
         return answered
+
+    def _has_new_copies(self) -> bool:
+        """Return whether a claim may be without its marks yet: a copy lost now was never had."""
+        since = virtual_time.now() - _MARKED_WITHIN
+        kinds, store = self.record.kinds, self.models[PLANE].store
+        copies = (live for kind in kinds for _, live in store.all(kind))
+        return any((made := times.created(one)) and made > since for one in copies)
 
     def read(self, scene: Scene, name: str, *, at: str = "") -> Any:
         """Return a claim, or with PLANE its copy; None where it is absent."""
