@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -185,7 +185,7 @@ async def _send(
         await connection.send(head + response.body if has_body else head)
         return
     try:
-        async with asyncio.timeout(None) as stay, aclosing(stream()) as parts:
+        async with asyncio.timeout(None) as stay, aclosing(_parts(stream)) as parts:
             connection.on_close = partial(stay.reschedule, 0.0)
             await connection.send(head)
             async for part in parts:
@@ -194,3 +194,14 @@ async def _send(
             await connection.send(b"0\r\n\r\n" if is_chunked else b"")
     finally:
         connection.on_close = connections.nothing
+
+
+async def _parts(stream: requests.Stream) -> AsyncGenerator[bytes]:
+    """Yield the parts of a stream. Raises OSError, which ends the connection, at its defects."""
+    try:
+        async with aclosing(stream()) as parts:
+            async for part in parts:
+                yield part
+    except Exception as error:
+        _log.error("an answer broke off", extra=connections.defect_fields(error))
+        raise ConnectionAbortedError from None

@@ -146,11 +146,9 @@ async def event(reader):
 
 
 @asynccontextmanager
-async def session(where):
-    async with connected(where, get("/events").replace(b"Connection: close\r\n", b"")) as (
-        reader,
-        writer,
-    ):
+async def session(where, *headers, address="127.0.0.1"):
+    sent = get("/events", *headers).replace(b"Connection: close\r\n", b"")
+    async with connected(where, sent, local_addr=(address, 0)) as (reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         assert "\r\nContent-Type: text/event-stream\r\n" in head
         yield reader, writer
@@ -207,6 +205,44 @@ async def test_there_are_so_many_sessions_and_one_that_leaves_makes_room(monkeyp
                 return b" 200 " in await reader.readline()
 
         await eventually(admitted)
+
+
+PEOPLE = {
+    "of two addresses": ({}, {"address": "127.0.0.2"}),
+    "behind a proxy": ({}, {"header": "X-Forwarded-For: 10.0.0.9"}),
+    "forged": (
+        {"header": "X-Forwarded-For: {}, 10.0.0.8"},
+        {"header": "X-Forwarded-For: 10.0.0.9"},
+    ),
+    "forged, past the proxy": (
+        {"header": "X-Forwarded-For: 10.0.0.{}"},
+        {"address": "127.0.0.2", "header": "X-Forwarded-For: 10.0.0.1"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), PEOPLE.values(), ids=PEOPLE)
+@on_uvloop
+async def test_of_all_sessions_another_person_gets_a_share(monkeypatch, one, other):
+    monkeypatch.setattr(newest, "SESSIONS", 3)
+
+    def follow(where, number, *, header="", **options):
+        return session(where, *filter(None, [header.format(number)]), **options)
+
+    async with board() as (_, where), AsyncExitStack() as stack:
+        greedy = []
+        for number in range(3):
+            reader, _ = await stack.enter_async_context(follow(where, number, **one))
+            await event(reader)
+            greedy.append(reader)
+        reader, _ = await stack.enter_async_context(follow(where, 0, **other))
+        assert (await event(reader))["id"] == "0"
+        async with asyncio.timeout(10):
+            assert await greedy[0].readuntil(b"0\r\n\r\n")
+        # Neither gets more by another try.
+        for person in one, other:
+            with pytest.raises(AssertionError, match="503"):
+                await stack.enter_async_context(follow(where, 0, **person))
 
 
 @on_uvloop

@@ -271,6 +271,25 @@ async def test_parts_are_sent_as_they_come_and_the_connection_is_used_again():
 
 
 @web.on_uvloop
+@pytest.mark.parametrize("error", [OSError, TimeoutError, ValueError])
+async def test_a_stream_that_fails_is_a_defect_and_no_client_that_left(caplog, error):
+    async def failing():
+        yield b"one"
+        raise error("hunter2canary")
+
+    async def handler(request):
+        del request
+        return Response(200, stream=failing)
+
+    async with web.serving(handler) as where:
+        answer = await web.answered(where, request())
+    assert answer.endswith("3\r\none\r\n")  # cut: the end of a whole stream is a chunk, too
+    (line,) = caplog.records
+    assert (line.error, line.place.partition(":")[0]) == (error.__name__, __name__)
+    assert "hunter2canary" not in caplog.text
+
+
+@web.on_uvloop
 async def test_a_head_alone_begins_no_stream():
     stream = Stream()
     async with web.serving(stream) as where:

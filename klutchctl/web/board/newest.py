@@ -31,12 +31,7 @@ class Newest:
         self._event = b""
         self._turned = asyncio.Event()
         self._open = True
-        self._sessions = 0
-
-    @property
-    def full(self) -> bool:
-        """Whether there are as many sessions as there may be."""
-        return self._sessions >= SESSIONS
+        self._sessions: dict[object, Party] = {}  # the oldest first
 
     async def begin(self) -> None:
         await self._take(self.index.version)
@@ -56,17 +51,42 @@ class Newest:
         self._open = False
         self._turn()
 
-    async def session(self) -> AsyncGenerator[bytes]:
+    def has_room(self, party: Party) -> bool:
+        """Return whether a party may have another session, if need be in place of one."""
+        return len(self._sessions) < SESSIONS or self._surplus(party) is not None
+
+    def _surplus(self, party: Party) -> object | None:
+        """Return the oldest session of the one with most, if that leaves it as many as a party.
+
+        Owners share all sessions, and the spaces of an owner those that it has.
+        """
+        owners = Counter(one.owner for one in self._sessions.values())
+        spaces = Counter(self._sessions.values())
+
+        def lead(key: object) -> tuple[int, int]:
+            one = self._sessions[key]
+            if one.owner == party.owner:
+                return spaces[one] - spaces[party], 0
+            return owners[one.owner] - owners[party.owner], spaces[one]
+
+        oldest = max(self._sessions, key=lead)
+        return oldest if lead(oldest)[0] > 1 else None
+
+    async def session(self, party: Party) -> AsyncGenerator[bytes]:
         """Yield an event for the present state and for each later one, and heartbeats.
 
         A slow reader skips states.
         """
-        if self.full:
+        if not self.has_room(party):
             return
-        self._sessions += 1
+        if len(self._sessions) >= SESSIONS:
+            del self._sessions[self._surplus(party)]
+            self._turn()
+        key = object()
+        self._sessions[key] = party
         try:
             seen: bytes | None = None
-            while self._open:
+            while self._open and key in self._sessions:
                 turned = self._turned
                 if self._event is not seen:
                     seen = self._event
@@ -74,7 +94,7 @@ class Newest:
                 elif not await _within(turned.wait(), _HEARTBEAT):
                     yield b": still here\n\n"
         finally:
-            self._sessions -= 1
+            self._sessions.pop(key, None)
 
     async def _take(self, version: int) -> None:
         state, before = self._states.now, self.index

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import astuple, dataclass, field
 from datetime import datetime
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -29,6 +30,7 @@ from reconciler.core.errors import ConfigError
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import Loaded, load_valid_part
 from reconciler.fleet.values import UnitKey
+from reconciler.kube.turns import Party
 from reconciler.reports import why
 from reconciler.reports.partial_plans import Target
 from reconciler.watch.loop import States
@@ -146,7 +148,7 @@ class _Site:
                 return (rendering.fragment if only else rendering.html)(page).encode()
 
             key = request.path, astuple(query), only
-            body = await self.made.get(index.version, key, rendered, request.address)
+            body = await self.made.get(index.version, key, rendered, _party(request).owner)
             if not body:
                 raise requests.RequestRefused(
                     404, "The fleet has nothing of this name, or not any more."
@@ -169,16 +171,24 @@ class _Site:
         def written() -> bytes:
             return status_document.dump_state(index.state, self.now()).encode()
 
-        body = await self.documents.get(index.version, "", written, request.address)
+        body = await self.documents.get(index.version, "", written, _party(request).owner)
         return requests.Response(200, body, "application/json", _FRESH)
 
     async def _events(self, request: requests.Request) -> requests.Response:
-        del request
-        if self.newest.full:
+        party = _party(request)
+        if not self.newest.has_room(party):
             raise requests.RequestRefused(
                 503, "too many follow already: reload the page now and then"
             )
-        return requests.Response(200, b"", "text/event-stream", _FRESH, stream=self.newest.session)
+        stream = partial(self.newest.session, party)
+        return requests.Response(200, b"", "text/event-stream", _FRESH, stream=stream)
+
+
+def _party(request: requests.Request) -> Party:
+    """Return the address of a request, and within it the address that a proxy there appended."""
+    address = requests.address_of(request.address) or requests.NOWHERE
+    forwarded = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+    return Party(requests.address_key(address), forwarded)
 
 
 def _query(request: requests.Request) -> Query:
