@@ -4,7 +4,8 @@ from typing import Any
 
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
-from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.core.refs import NAMESPACE, SECRET, ObjectKey, Ref
+from tests.kit.clusters import model_of
 from tests.support import losses
 from tests.support.bound_scenes import BIND, Scene, conditions, gone, remove, until
 from tests.support.konnector_scenes import CLUSTER_WIDE, Story, equals, event, refusal, story
@@ -122,6 +123,19 @@ async def test_what_was_released_outlives_its_space(wide: Scene) -> None:
 
 async def is_released(account: Story, name: str = "orders") -> bool:
     return keys.RELEASED in await account.there.annotations(name)
+
+
+async def test_a_copy_belongs_to_the_space_that_a_control_plane_set_back_has(wide: Scene) -> None:
+    """Its owner was of a life that is no more: the API server deleted each copy at once."""
+    async with story(wide, CLUSTER_WIDE) as account:
+        await account.settle()
+        store, key = model_of(wide.plane).store, ObjectKey("", wide.space)
+        live = store.get(("", "namespaces"), key) or {}
+        store.put(("", "namespaces"), key, {**live, "metadata": {**live["metadata"], "uid": "1"}})
+        await wide.recreate_always()
+        await account.here.make("later")
+        made = await until(lambda: account.there.read("later"), within=600)
+        assert made["metadata"]["ownerReferences"] == [{**await owner(wide), "uid": "1"}]
 
 
 async def test_another_space_whose_name_begins_alike_is_left_alone(wide: Scene) -> None:
