@@ -330,13 +330,13 @@ class Turns:
         self.steps.append(f"{type(ask.call).__name__} {ask.record[:4]}: {answer}")
         try:
             self._lived()
+            if self.meanwhile is not None:
+                self.meanwhile()
+                self._look(ask)
+            self._execute(turn.answered(self.view(), ask, answer))
         except Dies:
             self.broker.loses_its_answer()
             raise
-        if self.meanwhile is not None:
-            self.meanwhile()
-            self._look(ask)
-        self._execute(turn.answered(self.view(), ask, answer))
         return SOON
 
     def _execute(self, part: Part) -> None:

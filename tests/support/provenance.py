@@ -95,10 +95,15 @@ class Record:
                 self.served.discard(uid_of(live))
 
     def unmapped(self, service_namespace: str) -> None:
-        """Forget of which app cluster a service namespace is: its mapping alone recorded that."""
+        """Forget of which app cluster a service namespace is: its mapping alone recorded that.
+
+        Nothing else records it for the cluster-scoped copies of its space.
+        """
         self.deleted.add(service_namespace)
-        if pair := self.pairs.get(service_namespace):
-            self.pairs[service_namespace] = pair._replace(app_cluster="")
+        if mapped := self.pairs.get(service_namespace):
+            for key, pair in self.pairs.items():
+                if key == service_namespace or (pair.cluster, pair.namespace) == (mapped.cluster, ""):
+                    self.pairs[key] = pair._replace(app_cluster="")
 
     def space(self, app: str) -> str:
         """Return the uid of the space of an app cluster, "" while there is none."""
