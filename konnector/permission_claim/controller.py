@@ -65,12 +65,15 @@ class PermissionClaims(PairedSync):
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
         self._ended: dict[tuple[str, ObjectKey], str] = {}  # uids that a watch saw deleted last
+        self._kept: set[ObjectKey] = set()  # copies that stay until a loss is settled
         self._refused: dict[ObjectKey, str] = {}  # objects that a cluster refuses, and its reason
 
     def follow(self, rules: Sequence[Rule]) -> None:
         """Let these rules hold from now on."""
         if tuple(rules) != self._rules:
             self._rules = tuple(rules)
+            for place in self._kept:  # what they were kept for may go without being settled
+                self._ended.pop((keys.OWNER_PROVIDER, place), None)
             self.enqueue_everything()
 
     @property
@@ -113,6 +116,7 @@ class PermissionClaims(PairedSync):
         if _ends(seen):
             seen = await self._afresh(seen)
             kept = _ends(seen) and await self._is_kept(seen)
+        (self._kept.add if kept else self._kept.discard)(place)
         decision = NOTHING if kept else decide.decide(seen)
         orphan = _orphan(seen)
         if self.guard.note(place, orphan=orphan is not None):

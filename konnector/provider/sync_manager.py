@@ -51,20 +51,21 @@ class Syncs(TaskSupervisor):
             known = self._wanted.get(binding)
             if known == wanted or (wanted is None and known is not None and known.by != by):
                 return
+            if wanted is None:  # its rules go first: then nobody knows which claims lost a copy
+                self._wanted.pop(binding, None)
+                await self._regroup()
             running = self._instances.get(binding)
             if running is not None and (wanted is None or running.pair != wanted.pair):
                 del self._instances[binding]
                 await self.end(f"instances/{binding}")
-            if wanted is None:
-                self._wanted.pop(binding, None)
-            else:
+            if wanted is not None:
                 self._wanted[binding] = wanted
                 if binding not in self._instances:
                     made = Claims(wanted.pair, self._link, self)
                     self._instances[binding] = made
                     self.start_worker(f"instances/{binding}", made)
                 self._instances[binding].follow(wanted.terms)
-            await self._regroup()
+                await self._regroup()
 
     def wants(self, binding: str) -> bool:
         return binding in self._wanted
