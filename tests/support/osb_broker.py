@@ -103,7 +103,7 @@ class ScriptedBroker:
             return self._carry_out(asked, is_heard=True)
         if fault.processed:
             self._carry_out(asked, is_heard=False)
-        if asked.method == "DELETE" and fault.said.status not in (302, 400, 401, 422, 503):
+        if asked.method == "DELETE" and fault.said.status not in (400, 401, 422, 503):
             self._operations.unhear(asked.place)  # it may have ended the operation
         return fault.said
 
