@@ -15,6 +15,7 @@ import posixpath
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -24,6 +25,7 @@ from reconciler.fleet import files
 from reconciler.fleet.files import Patterns, Snapshot
 from reconciler.source.gather import (
     EntryType,
+    Gathered,
     Unreadable,
     find_entry,
     gather,
@@ -170,29 +172,35 @@ def unread_documents(folder: Path, snapshot: Snapshot) -> Iterator[Problem]:
 
     A folder with a first file of its own is another fleet, and one with `services.yaml` is the
     sandbox's. Where there are more than MAX_FILES, none is looked at. What lists of the fleet's
-    files leave out is a problem, too (`listed.problems`).
+    files leave out is a problem, too: they are parsed within the limits of a fleet.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         store = _Folder(descriptor)
         found = walk(store, Patterns(_YAML))
+        paths = list[str]()
         with contextlib.suppress(InvalidRepository):
             paths = sorted(path for path, one in found if one is EntryType.FILE)
-            others = {posixpath.dirname(one) for one in paths if one.endswith(_ENTRIES)}
-            for path in paths:
-                if posixpath.basename(path) in KUSTOMIZATIONS:
-                    yield from problems(path, store.read, snapshot)
-                above = {str(one) for one in PurePosixPath(path).parents}
-                if path in snapshot.files or path in snapshot.unread or others & above:
-                    continue
-                with contextlib.suppress(Unreadable):
-                    if _OF_A_FLEET.search(store.read(path)):
-                        yield Problem(Origin(path), *_UNREAD, severity=Severity.WARNING)
+        others = {posixpath.dirname(one) for one in paths if one.endswith(_ENTRIES)}
+        for path in paths:
+            above = {str(one) for one in PurePosixPath(path).parents}
+            if path in snapshot.files or path in snapshot.unread or others & above:
+                continue
+            with contextlib.suppress(Unreadable):
+                if _OF_A_FLEET.search(store.read(path)):
+                    yield Problem(Origin(path), *_UNREAD, severity=Severity.WARNING)
+        load = Gathered(store).read
+        lists = (one for one in paths if posixpath.basename(one) in KUSTOMIZATIONS)
+        lacks = chain.from_iterable(problems(one, load, snapshot) for one in lists)
+        yield from islice(lacks, _MOST_LACKS)
+    except InvalidRepository as error:
+        yield from error.problems
     finally:
         os.close(descriptor)
 
 
 _YAML: Final = ("**/*.yaml", "**/*.yml", "**/Kustomization")
+_MOST_LACKS: Final = 1_000  # each list may lack each file of the fleet
 _ENTRIES: Final = tuple(f"/{name}" for name in (*files.ENTRY_NAMES, "services.yaml"))
 _OF_A_FLEET: Final = re.compile(
     rb"(?m)^apiVersion: *[\"']?fleet\.klutchctl\.dev/.*(?:\n(?!kind: [\"']?FleetS)|\Z)"
@@ -207,8 +215,8 @@ _UNREAD: Final = (
 def problems(path: str, load: Callable[[str], bytes], snapshot: Snapshot) -> Iterator[Problem]:
     """Yield the files that the kustomization at `path` lacks, or lists though they are absent.
 
-    `load` returns the content of a file, and raises Unreadable. What is no kustomization is left
-    to Kustomize.
+    `load` returns the content of a file, and raises Unreadable and InvalidRepository. A file that
+    is no kustomization is left to Kustomize.
     """
     try:
         document = read(load(path), path)
@@ -255,7 +263,8 @@ def _differing(
         yield _warning(generator.at("files"), f"leaves out {file} of the fleet", hint)
     for file, (_, origin) in listed.items():
         try:
-            load(file)
+            if file not in snapshot.files:
+                load(file)
         except Unreadable as error:
             yield _warning(origin, f"lists {file}, which {error.message}", "Take its line away")
 

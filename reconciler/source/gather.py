@@ -76,16 +76,19 @@ class Gathered:
         if path in self.files or path in self.unread:
             return self.files.get(path, b"")
         try:
-            content = self._store.read(path)
+            self.files[path] = self.read(path)
         except Unreadable as error:
             self.refuse(path, error)
-            return b""
+        return self.files.get(path, b"")
+
+    def read(self, path: str) -> bytes:
+        """Read a file, which counts each time. Raises Unreadable and InvalidRepository."""
+        content = self._store.read(path)
         self._bytes += len(content)
         # A reference stands for a text, which takes as much as ten values.
         self._values += sum(map(content.count, _MARKS)) + 10 * content.count(b"${")
         if self._bytes > MAX_TREE_BYTES or self._values > MAX_VALUES:
             raise _stopped("tree-too-large", wording.CODES["tree-too-large"])
-        self.files[path] = content
         return content
 
     def fetch_all(self, patterns: Patterns) -> None:

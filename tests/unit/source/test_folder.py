@@ -245,6 +245,39 @@ def test_many_values_are_refused_however_short_they_are(root):
         assert refused(root) == ["tree-too-large"]
 
 
+def lists(*resources, generators=1):
+    """Return a kustomization that lists the fleet so many times, and these resources."""
+    listed = ", ".join(["{name: x, files: [fleet.yaml]}"] * generators)
+    return f"resources: [{', '.join(resources)}]\nconfigMapGenerator: [{listed}]"
+
+
+PODS = {f"pod{number}.yaml": f"[{'x, ' * 999}x]" for number in range(9)}
+MULTIPLYING = {
+    "resources": {"kustomization.yaml": lists(*PODS), **PODS},
+    "one resource": {"kustomization.yaml": lists(*["pod1.yaml"] * 9), **PODS},
+    "generators": {"kustomization.yaml": lists("pod1.yaml", generators=9), **PODS},
+    "kustomizations": {
+        f"k{one}/kustomization.yaml": f"resources: {text}" for one, text in PODS.items()
+    },
+}
+
+
+@pytest.mark.parametrize("written", MULTIPLYING.values(), ids=MULTIPLYING)
+def test_lists_that_multiply_are_read_within_the_same_limit(root, monkeypatch, written):
+    write_files(root, written)
+    snapshot = disk.read_folder(root)
+    monkeypatch.setattr(gather, "MAX_VALUES", 4_000)
+    *_, last = disk.unread_documents(root, snapshot)
+    assert last.code == "tree-too-large"
+    monkeypatch.setattr(gather, "MAX_VALUES", 40_000)
+    assert {one.code for one in disk.unread_documents(root, snapshot)} <= {"unlisted-file"}
+
+
+def test_lists_name_so_many_files_that_they_lack_and_no_more(root):
+    write_files(root, {"kustomization.yaml": lists(generators=999)})
+    assert len(list(disk.unread_documents(root, disk.read_folder(root)))) == 1_000
+
+
 def test_folders_that_no_include_reaches_are_not_looked_into(root, monkeypatch):
     write_files(root, {f"node_modules/a/{number}/x.yaml": "x" for number in range(50)})
     monkeypatch.setattr(gather, "MAX_FILES", 20)

@@ -259,7 +259,7 @@ BOTH = "[fleet.yaml, shop=clusters/shop.yaml]"
 MOUNTED = "[{key: fleet.yaml, path: fleet.yaml}, {key: shop, path: clusters/shop.yaml}]"
 
 
-def found(listed=BOTH, mounted=MOUNTED, *, name="fleet", above="", absent=()):
+def found(listed=BOTH, mounted=MOUNTED, *, name="fleet", above=""):
     """Return what a kustomization and a Pod lack; `above` is its folder."""
     volume = f"{{configMap: {{name: {name}, items: {mounted}}}}}"
     files = {
@@ -270,7 +270,7 @@ def found(listed=BOTH, mounted=MOUNTED, *, name="fleet", above="", absent=()):
     }
 
     def load(path):
-        if path not in files or path in absent:
+        if path not in files:
             raise Unreadable("missing-file", "does not exist")
         return files[path].encode()
 
@@ -286,8 +286,8 @@ LACKS = {
         [f"kustomization.yaml:2:43: leaves out {SHOP} of the fleet"],
     ),
     "a file that is gone": (
-        found(absent={SHOP}),
-        [f"kustomization.yaml:2:56: lists {SHOP}, which does not exist"],
+        found(f"{BOTH[:-1]}, x]", f"{MOUNTED[:-1]}, {{key: x, path: x}}]"),
+        ["kustomization.yaml:2:81: lists x, which does not exist"],
     ),
     "a key": (
         found(mounted="[{key: fleet.yaml, path: fleet.yaml}]"),
