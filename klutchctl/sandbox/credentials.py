@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from klutchctl import files
-from klutchctl.sandbox.state import LOOPBACK, Layout, Member
+from klutchctl.sandbox.state import CONTROLLER_MANAGER_USER, LOOPBACK, Layout, Member
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection, Credential
 
@@ -35,7 +35,6 @@ _HOSTS: Final = (
     x509.IPAddress(ipaddress.ip_address(LOOPBACK)),
     x509.IPAddress(ipaddress.ip_address("::1")),
 )
-CONTROLLER_MANAGER_USER: Final = "system:kube-controller-manager"
 
 
 class Use(Enum):

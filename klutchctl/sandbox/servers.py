@@ -8,8 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from klutchctl.sandbox.credentials import CONTROLLER_MANAGER_USER
-from klutchctl.sandbox.state import LOOPBACK, Layout, Member, State
+from klutchctl.sandbox.state import CONTROLLER_MANAGER_USER, LOOPBACK, Layout, Member, State
 
 _AUDIT_MEGABYTES: Final = 4_096
 # Without these no token Secret is filled, no namespace finishes deleting, nothing is collected.

@@ -17,6 +17,7 @@ from reconciler.fleet.values import AppCluster, ControlPlane, Fleet
 NewPorts: TypeAlias = Callable[[int], Sequence[int]]
 _Port: TypeAlias = Annotated[int, Field(ge=1, le=65535)]
 LOOPBACK: Final = "127.0.0.1"
+CONTROLLER_MANAGER_USER: Final = "system:kube-controller-manager"
 _PLAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
