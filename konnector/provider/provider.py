@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from konnector.binding import decide as binding_decide
@@ -17,7 +18,7 @@ from reconciler.controller.controller import Controller, Reconciler
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.errors import ClusterError
 from reconciler.core.refs import ObjectKey
-from reconciler.kube.cluster import Cluster
+from reconciler.kube.cluster import Cluster, Connectivity
 from reconciler.kube.informer import pause
 
 LATE: Final = 150.0  # seconds after which unread kinds are reported (A.7)
@@ -43,7 +44,9 @@ class Provider(TaskSupervisor):
         self._began = context.clock.monotonic()
         self._trouble = ""
         self._heartbeat: str | None = None
-        self._another_life = asyncio.Event()  # of the space, than the one that is served
+        self._doubted = asyncio.Event()  # whether both clusters are still the same
+        self._sides = (context.app.connectivity, plane.connectivity)
+        self._histories = {side: side.history for side in self._sides}
         self.views = SpaceInformers(plane, space, context.metrics, on_change=lambda _: self.beat())
         self.guards = SpaceGuards(
             context,
@@ -132,49 +135,69 @@ class Provider(TaskSupervisor):
 
     async def run(self) -> None:
         """Serve until `stop`, end the work under way, and close the connections."""
+        unfollow = [one.follow(partial(self._doubt, one)) for one in self._sides]
         try:
             await super().run()
         finally:
+            for side, end in zip(self._sides, unfollow, strict=True):
+                end()
+                side.viewed(self, 0)
             self._context.syncs.beat(self, None)
             if not self._context.control_plane_mode:
                 await self.plane.close()
 
     async def _begin(self) -> None:
+        """Serve one life of the space after the other."""
         while True:
             with self._context.metrics.activity.work(f"space {self.space} is read"):
-                await self._read()
-            await self._another_life.wait()
-            self._another_life.clear()
+                serving = await self._read()
+            while self.guards.space_uid in ("", serving.link.space_uid):
+                for side in self._sides:
+                    side.viewed(self, 0)
+                await self._doubted.wait()
+                self._doubted.clear()
+                await self._look()
             await self.end("serving")
 
-    async def _read(self) -> None:
+    def _doubt(self, side: Connectivity) -> None:
+        """Have nothing written after a server was set back: it may be another cluster's."""
+        if self._histories[side] != side.history:
+            self._histories[side] = side.history
+            side.viewed(self, -1)
+            self._doubted.set()
+
+    async def _read(self) -> "Serving":
         await self.views.wait_synced()
-        failures = 0
+        await self._look()
         while not self.guards.space_uid:
-            asked, self._trouble = await self._look_at_space()
-            if self._trouble:
-                failures += 1
-                await self._context.clock.sleep(pause(failures, asked=asked, jitter=0.5))
+            self._trouble = f"Namespace {self.space} does not exist on the control plane"
+            await self._context.clock.sleep(_GIVING_WAY)
+            await self._look()
         while self._callbacks.is_double():
             self._callbacks.changed("")
             await self._context.clock.sleep(_GIVING_WAY)
         self.serving = Serving(self, self._context, self._callbacks, outcome=self._has_beaten)
         self.start_worker("serving", self.serving)
         self._callbacks.changed("")
+        return self.serving
 
-    async def _look_at_space(self) -> tuple[float | None, str]:
-        """Return how long the control plane wants to be left alone, and why there is no space."""
-        try:
-            await self.guards.look()
-        except ClusterError as error:
-            return error.retry_after, str(error)
-        if self.guards.space_uid:
-            return None, ""
-        return None, f"Namespace {self.space} does not exist on the control plane"
+    async def _look(self) -> None:
+        """Read the identities of both clusters, once they answer."""
+        failures = 0
+        while True:
+            try:
+                await self.guards.look()
+            except ClusterError as error:
+                self._trouble, failures = str(error), failures + 1
+                wait = pause(failures, asked=error.retry_after, jitter=0.5)
+                await self._context.clock.sleep(wait)
+            else:
+                self._trouble = ""
+                return
 
     def _has_beaten(self, outcome: str) -> None:
         if self.serving and self.guards.space_uid not in ("", self.serving.link.space_uid):
-            self._another_life.set()
+            self._doubted.set()
         if (beat := heartbeat_of(self.views.cluster_binding)) is not None:
             self._context.syncs.beat(self, beat.time.timestamp())
         self.guards.beat = outcome

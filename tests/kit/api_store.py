@@ -96,8 +96,8 @@ class Store:
         self.compact()
         if live:
             lives = (live["metadata"] for some in backup.values() for live in some.values())
-            self.version = max(int(one["resourceVersion"]) for one in lives)
-            self.oldest = 0
+            before, self.version = self.version, max(int(one["resourceVersion"]) for one in lives)
+            self.oldest = self.version if self.version > before else 0
 
     def compact(self) -> None:
         """Forget all history, as etcd does every five minutes."""
