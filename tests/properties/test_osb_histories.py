@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from bind.osb.decisions.record import ORPHANED
-from reconciler.blueprints.offering.messages import FetchInstance
+from reconciler.blueprints.offering.messages import FetchBinding, FetchInstance
 from reconciler.core import conditions, keys
 from tests.support import osb_catalogues
 from tests.support.osb_broker import ScriptedBroker
@@ -87,7 +87,7 @@ def come_to_rest(it: Turns) -> None:
     while quiet < 40:
         before, asked = it.objects.versions, len(it.calls)
         it.go_on(1)
-        reads = all(isinstance(call, FetchInstance) for call in it.calls[asked:])
+        reads = all(isinstance(call, FetchInstance | FetchBinding) for call in it.calls[asked:])
         quiet = quiet + 1 if reads and it.objects.versions == before else 0
         assert len(it.steps) < 4000, it.steps
 

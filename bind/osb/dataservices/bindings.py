@@ -31,6 +31,7 @@ _WAS_READY: Final = (managed.AVAILABLE.reason, managed.MISSING.reason)
 _MARKS: Final = (keys.OSB_BINDINGS, keys.OSB_OPERATION, keys.BINDING_CREATED, keys.OSB_ORIGIN)
 _IDS: Final = ("instanceId", "serviceID")
 _UNREAD: Final = "unread"  # in place of a digest, until the Secret is read
+_OTHER: Final = "another"
 
 
 class Bindings(Store[Seen]):
@@ -57,11 +58,12 @@ class Bindings(Store[Seen]):
             return old
         numbers = look_of.numbers_of(records, look_of.Numbers)
         first = numbers.current or records[0]
+        is_created = numbers.current is not None or (seen.is_created and seen.is_deleting)
         at: dict[str, JSON] = dict(zip(_IDS, (first.instance, first.service), strict=True))
         marks = {
             keys.OSB_BINDINGS: _stated(seen, records, numbers).text(),
             keys.OSB_OPERATION: _begun(seen, records, numbers),
-            keys.BINDING_CREATED: CREATED if seen.is_created or numbers.current else "",
+            keys.BINDING_CREATED: CREATED if is_created else "",
             keys.OSB_ORIGIN: first.origin,
         }
         return Stated(at, {name: mark for name, mark in marks.items() if mark})
@@ -225,13 +227,16 @@ def _made(seen: Seen, one: Record) -> Record:
 
 
 def _digest_of_secret(seen: Seen, counts: str) -> str:
-    """Return the digest of a binding's credentials in the Secret, else a word for its content."""
+    """Return the digest of a binding's credentials, or a word for the content of its Secret.
+
+    Where none was noted, the first content that is read counts.
+    """
     is_wanted = connection.place(seen.live) is not None
-    if is_wanted and not seen.has_read:
-        return _UNREAD
+    if is_wanted and (seen.ledger.content or not seen.has_read):
+        return seen.ledger.content or _UNREAD
     secret = seen.secret if is_wanted else _unwritten(counts)
     if secret is None or _named(secret) not in ("", counts):
-        return "another"
+        return _OTHER
     return credentials.digest(seen.live, secret)
 
 
@@ -273,18 +278,17 @@ def _stated(seen: Seen, records: tuple[Record, ...], numbers: look_of.Numbers) -
     counts = current or candidate
     intent = None if candidate is None else candidate.intent
     is_refused = intent is not None and intent.closed in (record.REFUSED, record.FAILED)
-    made, number = ledger.made, ledger.number if counts is None else counts.number
-    if current is not None and (number != ledger.number or not seen.is_created):
-        made = _time(current.made_at) if number else ""
     rest = (one for one in records if one is not current and one is not candidate)
+    digest = "" if current is None or current.sent is None else current.sent.secret
     return Ledger(
-        number,
+        ledger.number if counts is None else counts.number,
         candidate.number if current is not None and candidate is not None else 0,
         {one.id: _leaves(seen, one) for one in rest},
         ledger.rotate if current is None else current.asked,
         seen.asked if is_refused else "",
         0 if intent is None else intent.tries,
-        made,
+        "" if current is None else _time(current.made_at),
+        "" if digest in (_UNREAD, _OTHER) else digest,
     )
 
 

@@ -51,6 +51,7 @@ class Ledger:
     its place, 0 without. `old` are ids of bindings that leave, and when; "": not before another one
     replaced them. `rotate` is the request that was answered last. `refused` is what was asked when
     the broker said no for good. So many `tries` of the present binding had an unknown outcome.
+    `content` is the digest of the Secret as it was written.
     """
 
     number: int = 0
@@ -60,13 +61,14 @@ class Ledger:
     refused: str = ""
     tries: int = 0
     made: str = ""
+    content: str = ""
 
     def text(self) -> str:
         """Return the annotation, "" where the original's rules give all of it."""
         if self == Ledger():
             return ""
         wire = asdict(self)
-        absent = [name for name in ("tries", "made") if not wire[name]]
+        absent = [name for name in ("tries", "made", "content") if not wire[name]]
         return manifest.canonical({key: wire[key] for key in wire.keys() - {*absent}}).decode()
 
 

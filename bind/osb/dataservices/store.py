@@ -289,4 +289,4 @@ def _unready(one: Condition, words: str) -> Condition:
         return replace(managed.MISSING, message=one.message)
     if one.reason in _UNAVAILABLE:
         return replace(managed.UNAVAILABLE, message=one.message)
-    return replace(managed.CREATING, message=words)
+    return replace(managed.CREATING, message=words or one.message)

@@ -130,7 +130,7 @@ def _candidate(seen: Seen) -> views.Next | None:
         return moves.of(seen, candidate).mitigated(message, causes.NO_CREDENTIALS)
     if (next_ := numbers.retry(seen, candidate)) is not None or seen.current is not None:
         return next_
-    return views.Next(state.of(seen))
+    return views.Next(state.of(seen, false=state.unstated(seen)))
 
 
 def _late(seen: Seen) -> views.Next | None:
@@ -158,7 +158,7 @@ def _kept(seen: Seen) -> views.Next:
             return _restored(seen, current)
     if seen.candidate is None and _is_due(seen, current) and _may_begin(seen):
         return numbers.begin(seen)
-    decision = state.of(seen, true=_well(seen, current))
+    decision = state.of(seen, true=_well(seen, current), false=state.unstated(seen))
     # A crash may have kept the status from what only the broker's answer had.
     noted = manifest.get_text(seen.claim, "status", "bindingID")
     is_unsaid = noted != current.id or not manifest.get_map(seen.claim, "status", "binding")

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 from bind.osb.decisions import causes, credentials, instance_state, record
-from bind.osb.decisions.instance_state import DELETING, FAILED, PENDING, READY
+from bind.osb.decisions.instance_state import DELETING, FAILED, LOST, PENDING, READY
 from bind.osb.decisions.record import Record, Sent
 from bind.osb.decisions.view import BindingView, InstanceView, parameters_of
 from reconciler.blueprints.offering.outcomes import Done
@@ -165,6 +165,7 @@ def ends(view: InstanceView, binding: BindingView) -> bool:
 
 BINDING: Final = "Binding"
 ROTATING: Final = "Rotating"
+_CLOSED: Final = {record.REFUSED: causes.BIND_REFUSED, record.FAILED: causes.BIND_FAILED}
 
 
 def of(
@@ -286,6 +287,17 @@ def _has_failed(seen: Seen) -> bool:
     """Return whether the condition has the reason for missing credentials, which is worth more."""
     condition = conditions.get(seen.claim, causes.BOUND)
     return condition is not None and condition.severity in (conditions.WARNING, conditions.ERROR)
+
+
+def unstated(seen: Seen) -> Sequence[tuple[Cause, str]]:
+    """Return the end of a bind that is in its record alone: a process may have ended in between."""
+    intent = None if seen.candidate is None else seen.candidate.intent
+    cause = None if intent is None else _CLOSED.get(intent.closed)
+    if cause is None:
+        return []
+    cause = cause if seen.current is None else causes.of_rotation(cause)
+    stated = conditions.get(seen.claim, cause.type, conditions.FALSE)
+    return [] if stated is not None and stated.severity != conditions.INFO else [(cause, LOST)]
 
 
 def begun(seen: Seen) -> Decision:

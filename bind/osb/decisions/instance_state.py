@@ -166,7 +166,7 @@ _CLOSED: Final = {  # whether the instance is there, and why its intent is close
     (True, record.REFUSED): causes.UPDATE_REFUSED,
     (True, record.FAILED): causes.UPDATE_FAILED,
 }
-_LOST: Final = f"the broker's words were lost; another text in {keys.OSB_RETRY} asks it again"
+LOST: Final = f"the broker's words were lost; another text in {keys.OSB_RETRY} asks it again"
 _ENDS: Final = {causes.NOT_USABLE.reason, *(one.reason for one in _CLOSED.values())}
 
 
@@ -215,7 +215,7 @@ def kept(view: InstanceView, current: Record) -> Decision:
     if not true and is_there and failed.get(causes.PROVISIONED) != causes.NOT_USABLE.reason:
         true = [causes.PROVISIONED]
     cause = _CLOSED.get((is_there, closed))
-    false = [] if cause is None or failed.get(cause.type) in _ENDS else [(cause, _LOST)]
+    false = [] if cause is None or failed.get(cause.type) in _ENDS else [(cause, LOST)]
     return of(view, current, true=true, false=false)
 
 

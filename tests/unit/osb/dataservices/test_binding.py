@@ -161,7 +161,7 @@ STATES = [  # as the tree before wrote them, and the call that each of them has 
 @pytest.mark.parametrize(("_", "text", "marks", "call"), STATES, ids=[row[0] for row in STATES])
 def test_what_the_tree_before_wrote_goes_on(_, text, marks, call):
     of = live(text, marks, created=text is BOUND)
-    known = seen(of)
+    known = seen(of, has_read=False)
     assert BINDINGS.stated(known, BINDINGS.records(known)) == BINDINGS.present(known)
     assert objects.sorts(process(of).call()) == objects.sorts(call)
 
@@ -197,7 +197,7 @@ def test_credentials_come_into_a_secret_before_they_count_as_handed_out():
     assert get_text(made.manifest, "metadata", "annotations", keys.OSB_BINDING) == UID
     assert get_map(made.manifest, "data")["port"] == base64.b64encode(b"5432").decode()
     assert annotation(its.live, keys.BINDING_CREATED) == "true"
-    assert not annotation(its.live, keys.OSB_BINDINGS)
+    assert json.loads(annotation(its.live, keys.OSB_BINDINGS))["made"] == objects.ago(0)
     assert conditions(its.live) == {"Ready": "Available", "Synced": "ReconcileSuccess"}
     assert at_provider(its.live)["connectionDetails"] == [
         {"hostURL": "db.example", "port": "5432", "label": "SQL"}
@@ -212,6 +212,20 @@ def test_a_binding_without_secret_is_handed_out_as_well():
     assert not [one for one in its.decision.steps if isinstance(one, Create)]
     assert its.call() is None
     assert conditions(its.live)["Ready"] == "Available"
+
+
+def test_a_secret_that_changed_while_no_process_was_there_gets_its_credentials_again():
+    its = process(live(INTENT))
+    its.answer(given())
+    assert process(its.live, **with_secret(CREDENTIALS, FIRST)).call() is None
+    assert process(its.live, **with_secret({"password": "x"}, FIRST)).call() == FETCH
+
+
+def test_a_refusal_is_stated_though_its_process_ended_before():
+    for text, number in ((INTENT, 0), (BOUND, 1)):
+        its = process(live(text, ledger_of(coming=number, refused="1  ")))
+        assert its.call() is None
+        assert "words were lost" in message(its.live)
 
 
 def test_an_asynchronous_binding_is_polled_and_read():
