@@ -43,11 +43,6 @@ class Bindings(Store[Seen]):
         at = {name: seen.at_provider[name] for name in _IDS if seen.at_provider.get(name)}
         return Stated(at, seen.marks(*_MARKS))
 
-    def recalled(self, seen: Seen, kept: Kept) -> Kept:
-        """Return the remembered records, until a Secret is read that nobody had read."""
-        unread = seen.has_read and _UNREAD in [one.sent.secret for one in kept.records if one.sent]
-        return Store.recalled(self, seen, replace(kept, stated=None) if unread else kept)
-
     def records(self, seen: Seen) -> tuple[Record, ...]:
         found = [rules.with_object(one, seen.cluster) for one in _records(seen)]
         return tuple(_closed(seen, found))

@@ -80,7 +80,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         super().__init__(common.executor, self._live, self._usages)
         self._common, self._view, self._sources = common, view, sources
         self.calls = Calls[ObjectKey](common.executor.fence, common.metrics)
-        self.remembered: dict[ObjectKey, Any] = {}
+        self.remembered: dict[ObjectKey, tuple[str, Any]] = {}  # with the uid that it is of
         self._turns: dict[ObjectKey, asyncio.Lock] = {}  # of calls, until they are dealt with
 
     def subscribe(self, queue: Queue[ObjectKey]) -> None:
@@ -101,6 +101,9 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         if self.calls.asking(key):
             return None
         turn, answer = self._turns.pop(key, None), self.calls.answer(key)
+        if turn and answer and answer.ask[0] != manifest.uid_of(self._live.get(*key) or {}):
+            turn.release()  # of another object with this name, which is gone
+            turn = None
         if turn is None:
             turn = self._common.turn(self.instance_of(key))
             if turn.locked():
@@ -166,7 +169,8 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         return any(map(manifest.is_deleting, found.items))
 
     def kept(self, live: Manifest) -> Any:
-        return self.remembered.get(_key(live), self.nothing)
+        uid, kept = self.remembered.get(_key(live), ("", None))
+        return kept if uid == manifest.uid_of(live) else self.nothing
 
     def served(self, server: Connection) -> dict[str, Any] | None:
         """Return the facts about a server for a decision, None until enough is known."""
@@ -198,7 +202,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         else:
             closed = ("" if server is None else server.closed) or "its broker was not asked"
             turn = self.answered(view, answer.ask[1], answer.outcome or Unsent(closed))
-        self.remembered[key] = turn.kept
+        self.remembered[key] = view.uid, turn.kept
         if turn.reads_catalogue:
             configs.read_soon(config_name(view.live))
         if turn.ask is not None and server is not None:
@@ -275,7 +279,7 @@ class ServiceBindings(_AtBroker[connection.Seen]):
         seen = connection.Seen(live=live, instance=instance, lookup=lookup, **facts)
         if where is None:
             return replace(seen, has_read=True)
-        if seen.place is None or not bindings.needs_secret(seen, self.kept(live)):
+        if not bindings.needs_secret(seen, self.kept(live)):
             return seen
         secret = await cluster.get(Ref(cluster.name, SECRET, *where))
         return replace(seen, secret=secret, has_read=True)
@@ -299,7 +303,7 @@ class Jobs(ManagedReconciler[jobs.Seen]):
         step = jobs.answered(view, ask, outcome)
         again = step.again if isinstance(step, Decision) else None
         until = None if again is None else view.now + again
-        self.remembered[_key(view.live)] = (_wishes(view.live), until)
+        self.remembered[_key(view.live)] = view.uid, (_wishes(view.live), until)
         return self._turn(view, step)
 
     def _turn(self, view: jobs.Seen, step: jobs.Step) -> Turn:
@@ -336,7 +340,6 @@ def _wishes(live: Manifest) -> Hashable:
     """Return the fields of an object whose change asks at once, even in a pause."""
     annotations = manifest.annotations_of(live)
     return (
-        manifest.uid_of(live),
         manifest.get_int(live, "metadata", "generation"),
         manifest.is_deleting(live),
         *(annotations.get(key) for key in _WISHES),

@@ -125,8 +125,6 @@ class Store(ABC, Generic[S]):
 
     def recalled(self, seen: S, kept: Kept) -> Kept:
         """Return the remembered records, with those that the object stores."""
-        if any(one.claim.uid != seen.uid for one in kept.records):
-            kept = Kept()  # of another object with this name
         if kept.stated == self.present(seen):
             return kept
         known = kept.conditions or self.conditions(seen.live)
