@@ -102,7 +102,10 @@ class Record:
         self.deleted.add(service_namespace)
         if mapped := self.pairs.get(service_namespace):
             for key, pair in self.pairs.items():
-                if key == service_namespace or (pair.cluster, pair.namespace) == (mapped.cluster, ""):
+                if key == service_namespace or (pair.cluster, pair.namespace) == (
+                    mapped.cluster,
+                    "",
+                ):
                     self.pairs[key] = pair._replace(app_cluster="")
 
     def space(self, app: str) -> str:

@@ -7,7 +7,6 @@ stands in annotations. Its Secret is a connection Secret of Crossplane.
 import base64
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from datetime import datetime
 from typing import Final
 
 from bind.osb.dataservices import connection, instances, managed, rules
@@ -108,7 +107,9 @@ class Bindings(Store[Seen]):
             return {"state": "Pending", "planID": kept.records[0].plan}
         known = manifest.get_list(seen.at_provider, "connectionDetails")
         stored = {} if known else manifest.get_text_map(seen.secret or {}, "data")
-        texts = _given(outcome) or {key: connection.decoded(value) for key, value in stored.items()}
+        given = outcome.credentials if isinstance(outcome, outcomes.Done) else None
+        texts = {key: connection.decoded(value) for key, value in stored.items()}
+        texts = connection.flattened(given) if given is not None else texts
         details = connection.details(
             texts, manifest.labels_of(seen.live).get(keys.INSTANCE_TYPE, "")
         )
@@ -117,12 +118,6 @@ class Bindings(Store[Seen]):
 
 
 BINDINGS: Final = Bindings()
-
-
-def _given(outcome: Outcome | None) -> dict[str, str] | None:
-    """Return the texts of the credentials that an answer gives, None without any."""
-    given = outcome.credentials if isinstance(outcome, outcomes.Done) else None
-    return None if given is None else connection.flattened(given)
 
 
 def of_instance(seen: Seen, live: Manifest) -> instances.Seen:
@@ -154,20 +149,16 @@ def _secret(seen: Seen, records: tuple[Record, ...]) -> ReadSecret | None:
     current, live = look_of.numbers_of(records, look_of.Numbers).current, seen.secret
     if connection.place(seen.live) is None:
         return ReadSecret(None if current is None or seen.is_deleting else _unwritten(current.id))
-    if live is not None and current is not None and not _named(live):
+    if live is not None and current is not None and not credentials.named(live):
         live = manifest.put(live, current.id, "metadata", "annotations", keys.OSB_BINDING)
     return ReadSecret(live) if seen.has_read else None
 
 
 def _unwritten(one: str) -> Manifest:
     """Return a Secret that nobody wants: no two bindings have equal ones."""
-    marks: dict[str, JSON] = {"annotations": {keys.OSB_BINDING: one}}
-    data: dict[str, JSON] = {"binding": base64.b64encode(one.encode()).decode()}
+    data = {"binding": base64.b64encode(one.encode()).decode()}
+    marks = {"annotations": {keys.OSB_BINDING: one}}
     return {"type": connection.SECRET_TYPE, "metadata": marks, "data": data}
-
-
-def _named(secret: Manifest | None) -> str:
-    return manifest.annotations_of(secret or {}).get(keys.OSB_BINDING, "")
 
 
 def _binding(seen: Seen, kept: Kept, secret: ReadSecret | None = None) -> BindingView:
@@ -222,15 +213,12 @@ def _made(seen: Seen, one: Record) -> Record:
 
 
 def _digest_of_secret(seen: Seen, counts: str) -> str:
-    """Return the digest of a binding's credentials, or a word for the content of its Secret.
-
-    Where none was noted, the first content that is read counts.
-    """
+    """Return the digest of a binding's credentials: the noted one, else of the first reading."""
     is_wanted = connection.place(seen.live) is not None
     if is_wanted and (seen.ledger.content or not seen.has_read):
         return seen.ledger.content or _UNREAD
     secret = seen.secret if is_wanted else _unwritten(counts)
-    if secret is None or _named(secret) not in ("", counts):
+    if secret is None or credentials.named(secret) not in ("", counts):
         return _OTHER
     return credentials.digest(seen.live, secret)
 
@@ -274,6 +262,7 @@ def _stated(seen: Seen, records: tuple[Record, ...], numbers: look_of.Numbers) -
     intent = None if candidate is None else candidate.intent
     is_refused = intent is not None and intent.closed in (record.REFUSED, record.FAILED)
     rest = (one for one in records if one is not current and one is not candidate)
+    made_at = None if current is None else current.made_at
     digest = "" if current is None or current.sent is None else current.sent.secret
     return Ledger(
         ledger.number if counts is None else counts.number,
@@ -282,19 +271,15 @@ def _stated(seen: Seen, records: tuple[Record, ...], numbers: look_of.Numbers) -
         ledger.rotate if current is None else current.asked,
         seen.asked if is_refused else "",
         0 if intent is None else intent.tries,
-        "" if current is None else _time(current.made_at),
+        "" if made_at is None else format_time(made_at),
         "" if digest in (_UNREAD, _OTHER) else digest,
     )
-
-
-def _time(at: datetime | None) -> str:
-    return "" if at is None else format_time(at)
 
 
 def _leaves(seen: Seen, one: Record) -> str:
     """Return when a binding leaves, "" for one that has the credentials that count."""
     if look_of.is_bound(one):
-        return _time(one.leave_at)
+        return "" if one.leave_at is None else format_time(one.leave_at)
     if one.state == record.LEAVING and one.intent is not None and one.intent.verb == "Unbind":
         return format_time(one.intent.since)
     return seen.ledger.old.get(one.id) or format_time(seen.now)

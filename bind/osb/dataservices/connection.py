@@ -67,9 +67,9 @@ class Ledger:
         """Return the annotation, "" where the original's rules give all of it."""
         if self == Ledger():
             return ""
-        wire = asdict(self)
-        absent = [name for name in ("tries", "made", "content") if not wire[name]]
-        return manifest.canonical({key: wire[key] for key in wire.keys() - {*absent}}).decode()
+        later = ("tries", "made", "content")
+        wire = {key: one for key, one in asdict(self).items() if one or key not in later}
+        return manifest.canonical(wire).decode()
 
 
 def ledger_of(text: str) -> Ledger:

@@ -301,8 +301,7 @@ class Jobs(ManagedReconciler[jobs.Seen]):
     def answered(self, view: jobs.Seen, ask: Any, outcome: Any) -> Turn:
         """Decide; no more is asked for the time of the answer, unless a user's wish changes."""
         step = jobs.answered(view, ask, outcome)
-        again = step.again if isinstance(step, Decision) else None
-        until = None if again is None else view.now + again
+        until = view.now + step.again if isinstance(step, Decision) and step.again else None
         self.remembered[_key(view.live)] = view.uid, (_wishes(view.live), until)
         return self._turn(view, step)
 

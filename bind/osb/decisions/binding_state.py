@@ -283,9 +283,9 @@ def waiting(seen: Seen, problem: str, *, again: timedelta | None = None) -> Deci
     return of(seen, false=[(causes.BIND_WAITS, problem)], again=again)
 
 
-def _has_failed(seen: Seen) -> bool:
+def _has_failed(seen: Seen, of_type: str = causes.BOUND) -> bool:
     """Return whether the condition has the reason for missing credentials, which is worth more."""
-    condition = conditions.get(seen.claim, causes.BOUND)
+    condition = conditions.get(seen.claim, of_type)
     return condition is not None and condition.severity in (conditions.WARNING, conditions.ERROR)
 
 
@@ -296,8 +296,7 @@ def unstated(seen: Seen) -> Sequence[tuple[Cause, str]]:
     if cause is None:
         return []
     cause = cause if seen.current is None else causes.of_rotation(cause)
-    stated = conditions.get(seen.claim, cause.type, conditions.FALSE)
-    return [] if stated is not None and stated.severity != conditions.INFO else [(cause, LOST)]
+    return [] if _has_failed(seen, cause.type) else [(cause, LOST)]
 
 
 def begun(seen: Seen) -> Decision:

@@ -130,7 +130,7 @@ def state(binding: BindingView, current: Record | None) -> State:
         return TAKEN
     if current is None or current.sent is None:
         return EDITED
-    is_kept = _named(live) == current.id and digest(binding.live, live) == current.sent.secret
+    is_kept = named(live) == current.id and digest(binding.live, live) == current.sent.secret
     return KEPT if is_kept else EDITED
 
 
@@ -141,17 +141,16 @@ def may_contain(binding: BindingView, record: Record) -> bool:
     live = binding.secret.live
     if live is None or binding.live is None or not _is_ours(binding, live):
         return False
-    if _named(live) == record.id:
-        return True
-    return record.sent is not None and digest(binding.live, live) == record.sent.secret
+    is_kept = record.sent is not None and digest(binding.live, live) == record.sent.secret
+    return is_kept or named(live) == record.id
 
 
 def is_named(binding: BindingView, record: Record) -> bool:
     live = binding.secret.live if binding.secret is not None else None
-    return live is not None and _is_ours(binding, live) and _named(live) == record.id
+    return live is not None and _is_ours(binding, live) and named(live) == record.id
 
 
-def _named(live: Manifest) -> str:
+def named(live: Manifest) -> str:
     return manifest.annotations_of(live).get(keys.OSB_BINDING, "")
 
 

@@ -264,8 +264,7 @@ def _let_go(view: views.InstanceView, lift: Step | None, *, keeps: bool) -> Deci
 
 def _retained(one: Record) -> Step | None:
     """Keep a record without its claim; possible results are not forgotten."""
-    is_over = one.intent is not None and one.intent.closed
-    intent = None if is_over else one.intent
+    intent = one.intent if one.intent is not None and not one.intent.closed else None
     return record.changed(one, state=record.RETAINED, intent=intent, operation=None)
 
 
