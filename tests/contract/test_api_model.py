@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.errors import AlreadyExists
-from reconciler.core.refs import CRD
+from reconciler.core.errors import AlreadyExists, Rejected
+from reconciler.core.refs import CRD, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
@@ -76,6 +76,31 @@ async def test_random_operations(real: Cluster, model: Cluster, seed: int) -> No
                 if answer != was:
                     why = _difference(OPERATIONS, f"events of {kind} {key}", was, answer)
                     pytest.fail(why, pytrace=False)
+
+
+FIXED = {
+    "scope": {"scope": "Cluster"},
+    "kind": {"names": {"kind": "Other"}},
+    "plural": {"names": {"plural": "others"}},
+    "group": {"group": "other.klutchctl.test"},
+    "scope and kind": {"scope": "Cluster", "names": {"kind": "Other"}},
+    "list kind": {"names": {"listKind": "Others"}},
+    "short names": {"names": {"shortNames": ["oth"]}},
+}
+
+
+@pytest.mark.parametrize("spec", FIXED.values(), ids=FIXED)
+async def test_fields_of_a_crd_that_never_change(real: Cluster, model: Cluster, spec: Any) -> None:
+    answers = [await _patched(cluster, spec) for cluster in (real, model)]
+    assert answers[0] == answers[1]
+
+
+async def _patched(cluster: Cluster, spec: Any) -> Any:
+    ref = Ref(cluster.name, CRD, "", crd_of(GADGET, status=False)["metadata"]["name"])
+    try:
+        return (await cluster.merge_patch(ref, {"spec": spec}, manager="tests"))["spec"]
+    except Rejected as error:
+        return str(error).partition(": ")[2]  # without the name of the cluster
 
 
 async def _versions(player: Player) -> dict[Any, str]:

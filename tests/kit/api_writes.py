@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NoReturn
 
+from reconciler.core import conditions
+from reconciler.core.manifest import get
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, ObjectKey
 from tests.kit import answers, managers, typed
 from tests.kit.api_store import Object, Store
@@ -248,8 +250,15 @@ class Write:
             fixed += ["data", "binaryData", "immutable"]
         if self.served.kind == CRD:
             self._check_stored(made)
-        why = "Forbidden: field is immutable"
-        wrong = [(key, why) for key in fixed if not same(made.get(key), live.get(key))]
+            is_established = conditions.get(live, "Established", "True") is not None
+            fixed += ["spec.scope", "spec.names.kind"] * is_established
+            fixed += ["spec.group", "spec.names.plural"]
+        why = f"{'Invalid value' if self.served.kind == CRD else 'Forbidden'}: field is immutable"
+        wrong = [
+            (path, why)
+            for path in fixed
+            if not same(get(made, *path.split(".")), get(live, *path.split(".")))
+        ]
         if wrong:
             raise answers.invalid(self.served.kind, self.key.name, wrong)
 
