@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from reconciler.core import names
+from reconciler.core import keys, names
 from reconciler.core.manifest import name_of
 from tests.support import shipped_accounts
 from tests.support.clusters import LiveCluster
@@ -106,6 +106,18 @@ def lowered(namespace: Callable[[shipped_accounts.Ground], str]) -> Deed:
     return lambda place, _: merged(f"{CORE}/{namespace(place)}", metadata=labels)
 
 
+def annotated(namespace: Callable[[shipped_accounts.Ground], str], key: str) -> Deed:
+    """Return the try to have a Namespace pass for one of somebody else."""
+    return lambda place, _: merged(
+        f"{CORE}/{namespace(place)}", metadata={"annotations": {key: f"{place.stranger}/x"}}
+    )
+
+
+def new_space(_: shipped_accounts.Ground, _account: shipped_accounts.Account) -> Attempt:
+    metadata = {"name": "klutch-bind-of-somebody", "annotations": {keys.IDENTITY: "somebody#1"}}
+    return Attempt("POST", CORE, {"metadata": metadata})
+
+
 NOBODY: Deeds = {
     "get a token of `kube-system`": lambda _, _account: of_token(
         "kube-system", names.KUBECONFIG, "default"
@@ -138,6 +150,13 @@ ON_PLANE_DEEDS: Deeds = {
     "change services of all tenants": of_service("patch"),
     "delete services of all tenants": of_service("delete"),
     "offer services: write exports": asked("patch", "klutch.anynines.com", "apiserviceexports"),
+    "make a binding space for a person": new_space,
+    "give a binding space to another person": annotated(space, keys.IDENTITY),
+    "make another namespace a binding space": annotated(other, keys.IDENTITY),
+    "make another namespace a service namespace": annotated(other, keys.API_SERVICE_NAMESPACE),
+    "give a service namespace to another binding space": annotated(
+        home, keys.API_SERVICE_NAMESPACE
+    ),
     "delete a binding space with all its data": lambda place, _: Attempt(
         "DELETE", f"{CORE}/{place.space}"
     ),
