@@ -24,7 +24,7 @@ from reconciler.controller.queue import AHEAD, BEHIND
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing import Write
 from reconciler.core.decision import Create, Decision, Note
-from reconciler.core.errors import ClusterError, Forbidden, Oversized, Rejected
+from reconciler.core.errors import ClusterError, Forbidden, NotServed, Oversized, Rejected
 from reconciler.core.manifest import Manifest, is_deleting, name_of, namespace_of, ref_of
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
@@ -115,6 +115,7 @@ class ServiceInformers(InformerSet[str]):
             trim=self._spec.trim,
             deleted=partial(self._spec.on_deleted, app),
             budget=OF_CLAIMS,
+            optional=(NotServed,),  # nor is it there after a restart
         )
         informer.store.subscribe(NAME, lambda name: self._changed(app, informer, name))
         self._followed[app] = service

@@ -68,10 +68,17 @@ class Seen:
             return f"{refs.CRD.kind} {name} is gone"
         if manifest.is_deleting(self.crd):
             return f"{refs.CRD.kind} {name} is being deleted"
+        if problem := exports_of.scope_problem(self.crd, self.informer_scope):
+            return problem
         if self.definition is None or not manifest.is_deleting(self.definition):
             return None
         kind = refs.COMPOSITE_DEFINITION.kind
         return f"{kind} {manifest.name_of(self.definition)} is being deleted"
+
+    @property
+    def informer_scope(self) -> str:
+        """The scope of the app cluster's rights, which never changes."""
+        return manifest.get_text(self.export, "spec", "informerScope")
 
     @property
     def opened(self) -> machinery.Opening:
@@ -132,8 +139,7 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
 
 def _target(seen: Seen, crd: Manifest) -> Manifest | Condition:
     """Return the spec that follows from the CRD, or the reason why the export cannot follow it."""
-    scope = manifest.get_text(seen.export, "spec", "informerScope")  # immutable
-    if problem := exports_of.scope_problem(crd, scope):
+    if problem := exports_of.scope_problem(crd, seen.informer_scope):
         return conditions.false(conditions.PROVIDER_CRD_INVALID, problem)
     spec = exports_of.exported(crd, seen.opened)
     if isinstance(spec, Unexportable):

@@ -318,7 +318,7 @@ class Bindings:
             return
         kind = decide.synced_kind(seen)
         wanted = None
-        if kind is not None and seen.crd is not None:
+        if kind is not None and seen.crd is not None and seen.plan is not None:
             link = provider.serving.link
             has_status = crd.has_status(seen.crd, kind.version)
             pair = Pair(
@@ -336,7 +336,8 @@ class Bindings:
             terms = InstanceTerms(
                 recreates=manifest.annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,
                 drains=manifest.is_deleting(live),
-                withdrawn=manifest.annotations_of(seen.export or {}).get(keys.WITHDRAWN, ""),
+                withdrawn=seen.plan.replaced
+                or manifest.annotations_of(seen.export or {}).get(keys.WITHDRAWN, ""),
                 few=mass_loss_rules.few_of(live),
             )
             rules = permission_claim_rules.rules_of(live, seen.export).rules

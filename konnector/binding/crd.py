@@ -6,7 +6,7 @@ anybody else's. Does not know what is synced, and what conditions say of all thi
 """
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from konnector import APP_CLUSTER
@@ -60,13 +60,14 @@ class Plan:
     """The plan for the CRD.
 
     `same_spec`: the live one carries what the export says. `kept_version`: it does not, and
-    keeps its spec, because claims are stored in this version.
+    keeps its spec, because claims are stored in this version. `replaced`: it never will, and why.
     """
 
     standing: Standing
     step: Create | Patch | None = None
     same_spec: bool = False
     kept_version: str = ""
+    replaced: str = ""
 
 
 def plan(export: Manifest, live: Manifest | None, owner: Owner, *, unclaimed: bool = False) -> Plan:
@@ -80,17 +81,30 @@ def plan(export: Manifest, live: Manifest | None, owner: Owner, *, unclaimed: bo
         return Plan(standing, Create(CRD, wanted(export, owner), APP_CLUSTER))
     if standing == "foreign":
         return Plan(standing)
-    kept = "" if unclaimed or _is_confirmed(export, owner) else replaced_version(export, live)
-    change = {} if kept else _spec_change(manifest.get_map(live, "spec"), spec(export, live))
+    replaced = replaced_kind(export, live)
+    keeps = replaced or unclaimed or _is_confirmed(export, owner)
+    kept = "" if keeps else replaced_version(export, live)
+    stays = kept or replaced
+    change = {} if stays else _spec_change(manifest.get_map(live, "spec"), spec(export, live))
     marks = _marks_change(live, owner, _notes(export, owner))
-    same = not (change or kept)
+    found = Plan(standing, None, not (change or stays), kept, replaced)
     if manifest.is_deleting(live) or not (change or marks):
-        return Plan(standing, same_spec=same, kept_version=kept)
+        return found
     body: dict[str, JSON] = {"metadata": {**preconditions_of(live), **marks}}
     if change:
         body["spec"] = change
-    step = Patch(manifest.ref_of(APP_CLUSTER, CRD, live), body)
-    return Plan(standing, step, same_spec=same, kept_version=kept)
+    return replace(found, step=Patch(manifest.ref_of(APP_CLUSTER, CRD, live), body))
+
+
+def replaced_kind(export: Manifest, live: Manifest) -> str:
+    """Return why a CRD cannot follow an export, or "": no API server changes scope and kind."""
+    there, here = (
+        (manifest.get_text(one, "spec", "scope"), manifest.get_text(one, "spec", "names", "kind"))
+        for one in (export, live)
+    )
+    if there == here or not api.is_established(live):
+        return ""
+    return f"it is {' '.join(there)} on the control plane now, and {' '.join(here)} here"
 
 
 def replaced_version(export: Manifest, live: Manifest) -> str:
@@ -205,7 +219,7 @@ def synced_version(export: Manifest, live: Manifest | None = None) -> str:
 
 def instance_kind(export: Manifest, live: Manifest | None = None) -> Kind:
     """Return the kind of an export's instances, on both sides, in the version that is synced."""
-    return api.kind_of(export, synced_version(export, live))
+    return api.kind_of(export if live is None else live, synced_version(export, live))
 
 
 def has_status(served: Manifest, version: str) -> bool:

@@ -309,9 +309,15 @@ def _schema_in_sync(seen: Seen, plan: Plan) -> Condition:
 
 def _replaced(seen: Seen, plan: Plan) -> Condition | None:
     """Return why a CRD does not follow its export, where that waits for a person."""
+    name, new = name_of(seen.binding), crd.synced_version(seen.export or {})
+    if plan.replaced:
+        message = (
+            f"CustomResourceDefinition {name} cannot follow the APIServiceExport: {plan.replaced}."
+            f" No claim is synced. `kubectl delete crd {name}` deletes them; then it is made again."
+        )
+        return conditions.false(conditions.KIND_REPLACED, message)
     if not (old := plan.kept_version):
         return None
-    name, new = name_of(seen.binding), crd.synced_version(seen.export or {})
     key = f"{namespace_of(seen.binding)} apiservicebinding {name} {keys.CONFIRM_VERSION}={new}"
     message = (
         f"The provider offers {name} in {new} in place of {old}, in which claims are stored here:"

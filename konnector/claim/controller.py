@@ -1,6 +1,7 @@
 """Syncs the claims of one exported kind with their copies: views -> Seen -> decide -> writes."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,7 @@ from reconciler.controller import tracing
 from reconciler.controller.tracing import Trips, Write
 from reconciler.core import conditions, identity, keys, manifest
 from reconciler.core.decision import Apply, Decision, Note
+from reconciler.core.errors import NotServed
 from reconciler.core.identity import Life
 from reconciler.core.manifest import Manifest, is_deleting
 from reconciler.core.refs import ObjectKey, Ref
@@ -248,8 +250,9 @@ class Claims(PairedSync):
     async def _is_there(self, seen: Seen) -> bool:
         """Return whether the API server has a copy that the informer lacks, or just got."""
         ref = Ref(self.link.plane.name, self.kind, *seen.copy_place)
-        if await self.link.plane.get(ref, metadata_only=True) is not None:
-            return True
+        with suppress(NotServed):  # nothing of the kind is there
+            if await self.link.plane.get(ref, metadata_only=True) is not None:
+                return True
         there = self.there(seen.place.namespace)
         return there is None or there.get(*seen.copy_place) is not None
 

@@ -292,7 +292,8 @@ class KubeCluster(Cluster):
                 for version in get_maps(group, "versions")
             )
         return any(
-            get_text(resource, "name") == kind.plural for resource in get_maps(listed, "resources")
+            (resource.get("name"), resource.get("namespaced")) == (kind.plural, kind.namespaced)
+            for resource in get_maps(listed, "resources")
         )
 
     async def _discover(self, request: Request, path: str, wanted: str) -> Manifest:

@@ -180,7 +180,11 @@ class Servers:
             ]
             return 200, orjson.dumps({"kind": "APIGroupList", "groups": groups})
         wanted = "/".join(rest[1:])
-        found = [{"name": one.plural} for one in served if one.api_version == wanted]
+        found = [
+            {"name": one.plural, "namespaced": one.namespaced}
+            for one in served
+            if one.api_version == wanted
+        ]
         if not found:
             return 404, b"404 page not found\n"
         return 200, orjson.dumps({"kind": "APIResourceList", "resources": found})

@@ -6,12 +6,13 @@ import os
 import random
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.core.errors import AlreadyExists, Rejected
-from reconciler.core.refs import CRD, Ref
+from reconciler.core.errors import AlreadyExists, NotServed, Rejected
+from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
@@ -93,6 +94,16 @@ FIXED = {
 async def test_fields_of_a_crd_that_never_change(real: Cluster, model: Cluster, spec: Any) -> None:
     answers = [await _patched(cluster, spec) for cluster in (real, model)]
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("kind", [GADGET, CRD], ids=lambda kind: kind.plural)
+async def test_a_kind_is_served_in_its_scope_alone(
+    real: Cluster, model: Cluster, kind: Kind
+) -> None:
+    other = replace(kind, namespaced=not kind.namespaced)
+    for cluster in (real, model):
+        with pytest.raises(NotServed):
+            await cluster.get(Ref(cluster.name, other, "default" * other.namespaced, "x"))
 
 
 async def _patched(cluster: Cluster, spec: Any) -> Any:

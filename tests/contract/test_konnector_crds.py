@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 
+from bind.settings import Settings
 from konnector.binding import crd
 from reconciler.api import API_SERVICE_EXPORT
 from reconciler.blueprints.export import Terms, new_export
@@ -25,9 +26,11 @@ from reconciler.core.errors import Conflict, Rejected
 from reconciler.core.manifest import Manifest, resource_version_of
 from reconciler.core.refs import CRD, Kind, Ref
 from tests.support import konnector_crds
+from tests.support.backend import USUAL
 from tests.support.bound_scenes import (
     Scene,
     conditions,
+    gone,
     has,
     read,
     remove,
@@ -41,8 +44,8 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import claim, is_idle, offer
-from tests.support.konnector_scenes import redefine
+from tests.support.konnector_claims import bound, claim, is_idle, offer
+from tests.support.konnector_scenes import CLUSTER_WIDE, events, redefine
 from tests.support.konnector_ways import Listened, listened
 from tests.support.osb_server import LoopbackServer
 from tests.support.osb_wire import Said
@@ -277,6 +280,50 @@ async def test_a_stored_version_that_is_replaced_costs_no_claim_a_field(
             scene, first, second, conversion={"strategy": "None", "webhook": None}
         )
         webhook.close()
+
+
+REPLACED = {
+    "of another scope": (CLUSTER_WIDE, {"scope": "Cluster"}),
+    "of another kind": (
+        USUAL,
+        {"names": {"plural": "databases", "kind": "Store", "listKind": "StoreList"}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("settings", "change"), REPLACED.values(), ids=REPLACED)
+async def test_a_kind_that_is_replaced_frees_its_lost_claims(
+    scene: Scene, settings: Settings, change: Manifest
+) -> None:
+    """No API server changes scope and kind of a CRD: the one of the app cluster is made anew."""
+    plane, app, name = scene.plane, scene.app, scene.offer.name
+    async with scene.backend(settings=settings):
+        async with konnector(app.connection):
+            await bound(scene)
+            await scene.create_instance("others", size="1Gi")
+            await until(lambda: scene.is_marked("others"))
+            spec = (await konnector_crds.crd_of(plane, scene))["spec"]
+            await remove(plane, CRD, "", name)
+            await until(lambda: gone(read(plane, CRD, "", name)))
+            await plane.cluster.create(build(CRD, name, spec=spec | change), CRD, manager="tests")
+            await until(lambda: says(scene.binding(), "SchemaInSync", "False", "KindReplaced"))
+            await until(lambda: is_held(scene, "others", "it is"))
+            await remove(app, scene.offer.kind, scene.app_namespace, "orders")
+            await until(lambda: gone(scene.instance()))
+        async with konnector(app.connection):
+            await remove(app, CRD, "", name)
+            await until(lambda: follows(scene))
+            await until(lambda: says(scene.binding(), "SchemaInSync"))
+
+
+async def is_held(scene: Scene, name: str, why: str) -> bool:
+    notes = await events(scene, name, "RecreationHeld")
+    return any(f"withdraws the kind: {why}" in one["note"] for one in notes)
+
+
+async def follows(scene: Scene) -> bool:
+    there, here = [await read(one, CRD, "", scene.offer.name) for one in (scene.plane, scene.app)]
+    return here is not None and crd.instance_kind(there) == crd.instance_kind(here)
 
 
 async def goes_up(scene: Scene, *names: str) -> None:

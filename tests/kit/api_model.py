@@ -189,10 +189,10 @@ class ApiModel:
             raise answers.unserved()
         part = {key: unquote(value or "") for key, value in match.groupdict().items()}
         found = self.kinds.get((part["group"], part["core"] or part["version"], part["plural"]))
-        if found is None:
+        key = ObjectKey(part["namespace"], part["name"])
+        if found is None or (key.name and found.kind.namespaced != bool(key.namespace)):
             raise answers.unserved()
         stated = {key: values[-1] for key, values in parse_qs(query).items()}
-        key = ObjectKey(part["namespace"], part["name"])
         return Asked(found, key, part["subresource"], stated, _METADATA_ONLY in call.accept)
 
     def _read(self, asked: Asked) -> Object:

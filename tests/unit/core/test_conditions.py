@@ -275,6 +275,7 @@ OWN_CAUSES = """
     SchemaInSync           Info    CustomResourceDefinitionNotEstablished
     SchemaInSync           Info    CustomResourceDefinitionOutdated
     SchemaInSync           Warning CustomResourceDefinitionTerminating
+    SchemaInSync           Warning KindReplaced
     SchemaInSync           Warning StoredVersionReplaced
     SchemaInSync           Error   NamesNotAccepted
     PermissionClaimsInSync Warning PermissionClaimsDegraded

@@ -162,9 +162,7 @@ DIFFERENT = {
         ),
     ),
     "unknown fields preserved": (changed(preserveUnknownFields=True), "preserveUnknownFields"),
-    "another scope": (changed(scope="Cluster"), "scope"),
     "a name more": (changed(names={**LIVE["spec"]["names"], "shortNames": ["db", "x"]}), "names"),
-    "no spec": ({**LIVE, "spec": "none"}, "versions"),
     "versions that are no list": (changed(versions={"v1": {}}), "versions"),
 }
 
@@ -178,6 +176,19 @@ def test_what_somebody_edited_is_mended(held, field):
     assert found.step.body["metadata"] == {"uid": "uid-of-crd", "resourceVersion": "7"}
     assert field in get_map(found.step.body, "spec")
     assert plan(export(), merged(held, found.step.body), OWNER).step is None
+
+
+FIXED = {
+    "another scope": changed(scope="Cluster"),
+    "another kind": changed(names={**LIVE["spec"]["names"], "kind": "Other"}),
+}
+
+
+@pytest.mark.parametrize("held", FIXED.values(), ids=FIXED)
+def test_what_no_api_server_changes_is_left(held):
+    found = plan(export(), held, OWNER)
+    assert (found.step, found.same_spec, bool(found.replaced)) == (None, False, True)
+    assert isinstance(plan(export(), {**held, "status": {}}, OWNER).step, Patch)
 
 
 def test_a_limit_that_a_server_rounds_is_no_difference():
