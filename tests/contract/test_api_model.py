@@ -107,7 +107,7 @@ async def test_a_kind_is_served_in_its_scope_alone(
 
 
 async def _patched(cluster: Cluster, spec: Any) -> Any:
-    ref = Ref(cluster.name, CRD, "", crd_of(GADGET, status=False)["metadata"]["name"])
+    ref = Ref(cluster.name, CRD, "", GADGET.resource)
     try:
         return (await cluster.merge_patch(ref, {"spec": spec}, manager="tests"))["spec"]
     except Rejected as error:
