@@ -2,20 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from functools import partial
 
 import pytest
 
 from bind.osb.dataservices import managed as kinds
-from bind.osb.decisions.credentials import OVERLAP
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys
-from reconciler.core.manifest import JSON, Manifest, get, uid_of
+from reconciler.core.manifest import JSON, Manifest, get
 from reconciler.core.refs import CRD, Ref
 from reconciler.core.times import format_time
 from tests.kit.osb import BrokerWires
-from tests.support import osb_catalogues, osb_compositions, osb_faults, removal
+from tests.support import osb_compositions, osb_faults, removal
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.osb_backup_manager import BackupManager
@@ -108,18 +106,6 @@ async def test_a_restart_writes_nothing_and_asks_only_to_look(
     assert {line.method for line in manager.journal[posts:]} <= {"GET", "HEAD"}
 
 
-async def test_an_operation_outlives_a_restart(front: Compositions, broker: ScriptedBroker) -> None:
-    broker.modes.asynchronous, broker.modes.takes = MUTATING, 300.0
-    async with front.program():
-        await front.instance()
-        made = await front.ready(INSTANCE, "Creating")
-        await eventually(lambda: broker.count("poll") > 1, within=7200)
-    async with front.program():
-        await front.ready(INSTANCE)
-    assert broker.provisioned() == [uid_of(made)]
-    assert broker.count("provision") == 1
-
-
 async def test_a_take_over_asks_for_nothing(front: Compositions, broker: ScriptedBroker) -> None:
     """What the original left is served on: its ids, its states, its annotations."""
     async with front.program() as term:
@@ -139,54 +125,6 @@ async def test_a_take_over_asks_for_nothing(front: Compositions, broker: Scripte
         await front.ready(BINDING)
         await settled(term)
     assert broker.count(*MUTATING) == asked
-
-
-FAULTS = (
-    osb_faults.hangs(processed=True),
-    osb_faults.cuts(processed=True),
-    osb_faults.says(500),
-    osb_faults.says(500, processed=True),
-    osb_faults.broken_json(),
-)
-
-
-@pytest.mark.parametrize("verb", ["provision", "bind", "unbind", "deprovision", "poll", "fetch"])
-async def test_faults_lose_nothing_and_double_nothing(
-    front: Compositions, broker: ScriptedBroker, verb
-) -> None:
-    broker.modes.asynchronous = frozenset({"provision"})
-    gateway = () if verb in ("provision", "bind") else (osb_faults.gateway(404),)
-    for fault in (*FAULTS, *gateway):
-        broker.faults.add(verb, fault, times=1)
-    async with front.program():
-        await bound(front)
-        assert broker.log_in(await front.credentials())
-        assert len(broker.inventory.instances) == 1
-        await front.end(BINDING, INSTANCE)
-    assert broker.inventory.is_empty
-    assert len(broker.provisioned()) <= (4 if verb == "provision" else 1)  # the others: mitigated
-
-
-@BOTH
-async def test_a_rotation_leaves_no_gap(front: Compositions, broker: ScriptedBroker) -> None:
-    async with front.program():
-        await bound(front)
-        old = await front.credentials()
-        await front.annotate(BINDING, keys.OSB_ROTATE, "1")
-
-        async def rotated() -> bool:
-            now = await front.credentials()
-            assert broker.log_in(now)
-            return now != old
-
-        await reached(rotated)
-        assert broker.log_in(old)
-        began = asyncio.get_running_loop().time()
-        await eventually(lambda: not broker.log_in(old), within=7200)
-        lasted = timedelta(seconds=asyncio.get_running_loop().time() - began)
-        assert OVERLAP - timedelta(minutes=1) <= lasted <= OVERLAP + timedelta(minutes=1)
-        await front.end(BINDING)
-    assert not broker.inventory.bindings
 
 
 async def test_a_creation_whose_answer_was_lost_is_found_and_not_repeated(
@@ -210,20 +148,6 @@ async def test_backups_at_once_are_different(front: Compositions, manager: Backu
     assert {state(one) for one in found} == {"done"}
     numbers = {get(one, "status", "atProvider", "id") for one in found}
     assert (numbers, len(numbers)) == (set(manager.backups), 5)
-
-
-async def test_a_pause_holds_all(front: Compositions, broker: ScriptedBroker) -> None:
-    async with front.program() as term:
-        await front.instance()
-        await front.ready(INSTANCE)
-        await front.annotate(INSTANCE, keys.PAUSED, "true")
-        await front.saying(INSTANCE, "Synced", "ReconcilePaused")
-        await front.delete(INSTANCE)
-        await settled(term)
-        assert broker.count("deprovision") == 0
-        await front.annotate(INSTANCE, keys.PAUSED, "false")
-        await front.gone(INSTANCE)
-    assert broker.inventory.is_empty
 
 
 @BOTH
@@ -340,41 +264,3 @@ async def test_a_catalogue_is_of_one_broker(front: Compositions, broker: Scripte
             await front.instance("caches")
             await front.ready(INSTANCE, name="caches")
     assert other.violations == []
-
-
-async def test_the_binding_of_a_lost_instance_is_not_ready_until_both_are_made_anew(
-    front: Compositions, broker: ScriptedBroker
-) -> None:
-    async with front.program():
-        made = await bound(front)
-        old = await front.credentials()
-        broker.inventory.lose((uid_of(made), ""))
-        await front.ready(INSTANCE, "Missing")
-        await front.ready(BINDING, "Missing")
-        assert await front.credentials() == old
-        await front.annotate(INSTANCE, keys.OSB_RETRY, "anew")
-        await front.ready(INSTANCE)
-        await front.ready(BINDING)
-        assert broker.log_in(await front.credentials())
-        await front.end(BINDING, INSTANCE)
-    assert broker.inventory.is_empty
-
-
-async def test_equal_credentials_end_a_rotation_in_sight_of_its_user(
-    front: Compositions, broker: ScriptedBroker
-) -> None:
-    small = osb_catalogues.plan("small", rotatable=True)
-    broker.catalogue = osb_catalogues.catalogue(osb_catalogues.offering(plans=[small]))
-    broker.modes.same_credentials = True
-    async with front.program():
-        await bound(front)
-        await front.annotate(BINDING, keys.OSB_ROTATE, "1")
-        await front.saying(BINDING, "Synced", "ReconcileError")
-        await asyncio.sleep(timedelta(days=1).total_seconds())
-        assert broker.log_in(await front.credentials())
-        assert len(broker.inventory.bindings) == 2
-    async with front.program() as term:
-        await settled(term)
-        assert len(broker.inventory.bindings) == 2
-        await front.end(BINDING)
-    assert not broker.inventory.bindings

@@ -71,6 +71,7 @@ class Story(Turns):
         self.answer = ()
         if turn.ask is None:
             return turn.decision.again
+        assert not is_paused(seen.live)
         url = manifest.get_text(self.config or {}, "spec", "url")
         assert seen.annotations.get(keys.OSB_ORIGIN, url) == url != "", "another broker is asked"
         outcome = outcome_of(self.broker, turn.ask.call)

@@ -303,38 +303,7 @@ def test_a_gateway_does_not_make_a_binding_unknown() -> None:
     assert world.logs_in()
 
 
-def test_a_binding_that_is_said_to_be_lost_is_undone_once_the_secret_has_another() -> None:
-    world = bound()
-
-    def check() -> None:
-        assert world.logs_in()
-
-    world.check = check
-    world.edit(BINDING_KIND, "web", lambda live: live["status"].pop("bindingID"))
-    world.broker.faults.add("fetch-binding", osb_faults.refuses(404), times=2)
-    world.run(minutes=8)
-    assert [number for number, _ in world.states()] == [1]
-
-
 # Deleted: DELETE both, confirmed: Secret, Record, finalizer.
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("is_rotated", [False, True])
-def test_a_deletion_leaves_nothing(is_rotated: bool, is_async: bool) -> None:
-    world = bound(is_async=is_async)
-    if is_rotated:
-        request(world)
-        world.run(minutes=3)
-        assert len(world.broker.inventory.bindings) == 2
-    world.delete(BINDING_KIND, "web")
-    world.run(minutes=3)
-    assert world.broker.inventory.bindings == {}
-    assert world.records() == []
-    assert world.live(SECRET, "web-creds") is None
-    assert world.live(BINDING_KIND, "web") is None
-    assert world.broker.violations == []
-    assert world.events[-1] == "Unbound"
 
 
 def test_old_credentials_that_the_broker_keeps_are_named() -> None:
@@ -417,22 +386,6 @@ def test_a_named_wish_ends_an_orphan(wish: str, left: int) -> None:
     assert len(world.broker.inventory.bindings) == left
 
 
-def test_orphans_go_though_the_broker_works_on_one_of_them() -> None:
-    world = bound(rotation={"overlap": "1m"})
-    world.broker.faults.add("unbind", osb_faults.says(500), times=4)
-    request(world)
-    world.run(minutes=3)
-    world.broker.modes.asynchronous, world.broker.modes.takes = ASYNC, 60.0
-    request(world, "2")
-    while not world.records()[-1].operation:
-        world.turn()
-    tear_off(world)
-    world.run(seconds=1)
-    world.decides_about_orphans(keys.ORPHAN_DEPROVISION)
-    world.run(minutes=20)
-    assert (world.records(), world.broker.inventory.bindings) == ([], {})
-
-
 def test_a_refused_bind_proves_nothing_of_one_before_a_crash() -> None:
     world = World()
     world.claim()
@@ -444,22 +397,6 @@ def test_a_refused_bind_proves_nothing_of_one_before_a_crash() -> None:
     world.delete(BINDING_KIND, "web")
     world.run(minutes=1)
     assert (world.records(), world.broker.inventory.bindings) == ([], {})
-
-
-def test_others_wait_for_a_bind_of_which_the_claim_went_meanwhile() -> None:
-    world = World()
-    world.broker.modes.asynchronous, world.broker.modes.takes = ASYNC, 60.0
-    world.claim()
-
-    def goes() -> None:
-        world.meanwhile = None
-        tear_off(world)
-        world.claim("job")
-
-    world.meanwhile = goes
-    world.run(minutes=5)
-    assert world.logs_in("job")
-    assert world.broker.violations == []
 
 
 def test_a_deletion_whose_finalizer_is_gone_is_none() -> None:
@@ -481,43 +418,3 @@ def test_all_ready_and_restarted_writes_nothing_and_calls_nothing() -> None:
     world.run(hours=2)
     assert json.dumps([str(one) for one in world.steps]) == before
     assert len(world.broker.journal) == calls
-
-
-class Ended(Exception):
-    """A process ended where a test wanted it to."""
-
-
-@pytest.mark.parametrize("is_first", [True, False])
-@pytest.mark.parametrize(
-    "fault",
-    [
-        osb_faults.refuses(400, "BadRequest", "it is there"),
-        osb_faults.says(500),
-        osb_faults.broken_json(201, processed=False),
-        osb_faults.says(200),
-        osb_faults.refuses(409),
-    ],
-)
-def test_what_the_secret_has_already_is_never_undone(fault: Fault, is_first: bool) -> None:
-    world = World(catalogue(bindings_retrievable=False))
-    world.claim()
-    if not is_first:
-        world.run(minutes=1)
-        world.edit(BINDING_KIND, "web", lambda live: live["spec"].update(rotation={"request": "1"}))
-    before = world.secret()
-
-    def ends() -> None:
-        if world.secret() != before:
-            raise Ended
-
-    world.check = ends
-    with pytest.raises(Ended):
-        world.run(minutes=5)
-    world.check = lambda: None
-    world.restart()
-    world.broker.faults.add("bind", fault)
-    written = world.secret()
-    world.run(hours=2)
-    assert world.secret() == written
-    assert world.logs_in()
-    assert [one.state for one in world.records()] == ["Present"]

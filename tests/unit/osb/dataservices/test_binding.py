@@ -334,14 +334,6 @@ def test_the_binding_of_a_lost_instance_is_not_ready_and_made_anew_with_it():
 # Leaving
 
 
-def test_the_broker_of_another_origin_is_asked_nothing():
-    config = put(objects.CONFIG, "https://b.example", "spec", "url")
-    for instance in (INSTANCE, None):
-        its = process(live(**DELETED), config=config, instance=instance)
-        assert its.call() is None
-        assert "annotate the ProviderConfig" in message(its.live)
-
-
 # The Secret
 
 FLAT = [
