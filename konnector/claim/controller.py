@@ -73,16 +73,14 @@ class Claims(PairedSync):
 
     def lacks_copies(self, app_namespace: str) -> bool:
         """Return whether a claim in an app namespace lost its copy, or will. Raises Oversized."""
-        there, claims = self.there(app_namespace), self.view.store.names(app_namespace)
-        return there is not None and any(
-            self._lacks_copy(ObjectKey(app_namespace, name), there) for name in claims
-        )
+        claims = self.view.store.names(app_namespace)
+        return any(self._lacks_copy(ObjectKey(app_namespace, name)) for name in claims)
 
-    def _lacks_copy(self, place: ObjectKey, there: ReadYourWrites) -> bool:
-        claim = self.here.get(*place)
+    def _lacks_copy(self, place: ObjectKey) -> bool:
+        claim, there = self.here.get(*place), self.there(place.namespace)
         if claim is None or is_deleting(claim) or not self._had_copy(claim):
             return False
-        copy = there.get(*self._copy_place(place))
+        copy = there.get(*self._copy_place(place)) if there else None
         return copy is None or is_deleting(copy)
 
     def _had_copy(self, claim: Manifest) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from konnector import APP_CLUSTER
 from konnector.claim import orphans
 from konnector.claim.copies import owner_of
-from konnector.context import SyncContext
+from konnector.context import SOON, Early, SyncContext
 from konnector.metrics import DOWN, directions
 from konnector.paired_sync import NAME, RECHECK, InformerSpec, PairedSync, name
 from konnector.permission_claim import decide, ways
@@ -65,15 +65,15 @@ class PermissionClaims(PairedSync):
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
         self._ended: dict[tuple[str, ObjectKey], str] = {}  # uids that a watch saw deleted last
-        self._kept: set[ObjectKey] = set()  # copies that stay until a loss is settled
         self._refused: dict[ObjectKey, str] = {}  # objects that a cluster refuses, and its reason
 
     def follow(self, rules: Sequence[Rule]) -> None:
         """Let these rules hold from now on."""
         if tuple(rules) != self._rules:
             self._rules = tuple(rules)
-            for place in self._kept:  # what they were kept for may go without being settled
-                self._ended.pop((keys.OWNER_PROVIDER, place), None)
+            for ended in tuple(self._ended):  # the loss that it may be goes with its binding
+                if ended[0] == keys.OWNER_PROVIDER:
+                    del self._ended[ended]
             self.enqueue_everything()
 
     @property
@@ -116,7 +116,6 @@ class PermissionClaims(PairedSync):
         if _ends(seen):
             seen = await self._afresh(seen)
             kept = _ends(seen) and await self._is_kept(seen)
-        (self._kept.add if kept else self._kept.discard)(place)
         decision = NOTHING if kept else decide.decide(seen)
         orphan = _orphan(seen)
         if self.guard.note(place, orphan=orphan is not None):
@@ -172,10 +171,11 @@ class PermissionClaims(PairedSync):
         kind = self.kind
         copy_place = ObjectKey(self.link.mappings.service(place.namespace), place.name)
         consumer, provider = self.here.get(*place), there.get(*copy_place)
-        if consumer is None and provider is None:
-            for side in (keys.OWNER_PROVIDER, keys.OWNER_CONSUMER):
-                self._ended.pop((side, place), None)
         absent = keys.OWNER_PROVIDER if provider is None else keys.OWNER_CONSUMER
+        lacks_one = (consumer is None) is not (provider is None)
+        for side in (keys.OWNER_PROVIDER, keys.OWNER_CONSUMER):
+            if side != absent or not lacks_one:
+                self._ended.pop((side, place), None)
         return Seen(
             kind,
             self._rules,
@@ -235,12 +235,11 @@ class PermissionClaims(PairedSync):
     async def _is_kept(self, seen: Seen) -> bool:
         """Return whether a copy in the app cluster stays, because its origin may have been lost.
 
-        Of a service namespace that is being deleted, all goes. Raises ClusterErrors.
+        Of a service namespace that is being deleted, all goes. Raises Early where the rules are
+        others by now, and ClusterErrors.
         """
         if owner_of(seen.consumer) != keys.OWNER_PROVIDER:
             return False
-        if self._services.is_losing(self.kind, seen.claim_place):
-            return True
         kind, manager = self.kind, keys.MANAGER_KONNECTOR
         named: Manifest = {"namespace": seen.copy_place.namespace, "name": seen.copy_place.name}
         probe: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": named}
@@ -249,8 +248,11 @@ class PermissionClaims(PairedSync):
         except Missing:
             return True
         except (Conflict, Forbidden, Rejected) as error:
-            return _TERMINATING in str(error)
-        return False
+            if _TERMINATING in str(error):
+                return True
+        if seen.rules is not self._rules:
+            raise Early(SOON)
+        return self._services.is_losing(self.kind, seen.claim_place)
 
     def report(self, place: ObjectKey, problem: str) -> None:
         """Report at the bindings the problem of an object; "" for none any more."""
