@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from konnector.claim.copies import InstanceTerms, Pair
 from konnector.claim.decide import Seen
-from konnector.context import Early, SyncContext
+from konnector.context import SOON, Early, SyncContext
 from konnector.mass_loss import decide, rules
 from konnector.mass_loss.waves import ClaimDeletions
-from reconciler.core.manifest import Manifest, is_deleting, name_of
+from reconciler.core.manifest import Manifest, is_deleting, name_of, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.kube.store import Store
 
@@ -28,8 +28,18 @@ class Deletions:
     async def guard(self, seen: Seen, claim: Manifest, terms: InstanceTerms) -> str:
         """Return why the copy of a claim that is being deleted is kept, or "".
 
-        Raises Early while it is not known how many go, or not recorded, and ClusterErrors.
+        Raises Early while it is not known how many go, or not recorded, and where the app cluster
+        was set back to when the claim was not being deleted, and ClusterErrors.
         """
+        if not (why := await self._why(seen, claim, terms)):
+            app = self._link.agent.app
+            ref = Ref(app.name, self._pair.kind, *seen.place)
+            live = await app.get(ref, metadata_only=True) or {}
+            if uid_of(live) != uid_of(claim) or not is_deleting(live):
+                raise Early(SOON)
+        return why
+
+    async def _why(self, seen: Seen, claim: Manifest, terms: InstanceTerms) -> str:
         if (guards := self._link.guards).mass_delete_confirmed:
             return ""
         if self._pair.is_part(seen.copy):
