@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from konnector.binding import decide as binding_decide
@@ -18,7 +17,7 @@ from reconciler.controller.controller import Controller, Reconciler
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.errors import ClusterError
 from reconciler.core.refs import ObjectKey
-from reconciler.kube.cluster import Cluster, Connectivity
+from reconciler.kube.cluster import IN_DOUBT, Cluster
 from reconciler.kube.informer import pause
 
 LATE: Final = 150.0  # seconds after which unread kinds are reported (A.7)
@@ -46,7 +45,6 @@ class Provider(TaskSupervisor):
         self._heartbeat: str | None = None
         self._doubted = asyncio.Event()  # whether both clusters are still the same
         self._sides = (context.app.connectivity, plane.connectivity)
-        self._histories = {side: side.history for side in self._sides}
         self.views = SpaceInformers(plane, space, context.metrics, on_change=lambda _: self.beat())
         self.guards = SpaceGuards(
             context,
@@ -135,13 +133,13 @@ class Provider(TaskSupervisor):
 
     async def run(self) -> None:
         """Serve until `stop`, end the work under way, and close the connections."""
-        unfollow = [one.follow(partial(self._doubt, one)) for one in self._sides]
+        unfollow = [one.follow(self._doubt) for one in self._sides]
         try:
             await super().run()
         finally:
-            for side, end in zip(self._sides, unfollow, strict=True):
+            for end in unfollow:
                 end()
-                side.viewed(self, 0)
+            self.plane.connectivity.viewed(self, 0)
             self._context.syncs.beat(self, None)
             if not self._context.control_plane_mode:
                 await self.plane.close()
@@ -152,19 +150,16 @@ class Provider(TaskSupervisor):
             with self._context.metrics.activity.work(f"space {self.space} is read"):
                 serving = await self._read()
             while self.guards.space_uid in ("", serving.link.space_uid):
-                for side in self._sides:
-                    side.viewed(self, 0)
+                self.plane.connectivity.viewed(self, 0)
                 await self._doubted.wait()
                 self._doubted.clear()
                 await self._look()
             await self.end("serving")
 
-    def _doubt(self, side: Connectivity) -> None:
-        """Have nothing written after a server was set back: it may be another cluster's."""
-        if self._histories[side] != side.history:
-            self._histories[side] = side.history
-            side.viewed(self, -1)
-            self._doubted.set()
+    def _doubt(self) -> None:
+        """Have nothing written after an outage: a server may be another cluster's since then."""
+        self.plane.connectivity.viewed(self, IN_DOUBT)
+        self._doubted.set()
 
     async def _read(self) -> "Serving":
         await self.views.wait_synced()

@@ -37,6 +37,7 @@ _BEGUN: Final = 1.0  # seconds, after which a slow list holds up no other
 _TRIES: Final = 3
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
+_AWAY: Final = "it was out of reach, and is read again before anything is written"
 _ADVICE: Final = ": check certificate-authority, tls-server-name and the clock of this machine"
 
 
@@ -215,7 +216,12 @@ class KubeCluster(Cluster):
         tries = 0
         left: float | None = None  # all of the deadline
         while True:
-            outcome = await self._try(request, auth, left)
+            is_doubtful = self.connectivity.is_away and request.method != "GET"
+            outcome = await self._try(_look(request) if is_doubtful else request, auth, left)
+            if is_doubtful and not self.connectivity.is_away:
+                if request.ref.kind != LEASE and not self.connectivity.is_viewed:
+                    raise errors.Unreachable(_AWAY, ref=request.ref, verb=request.verb)
+                continue
             if isinstance(outcome, Answer) and outcome.status < 300:
                 return outcome.body
             left = max(deadline - time.monotonic(), 0.0)
@@ -358,6 +364,11 @@ def retry_after_of(answer: Answer) -> float | None:
     """Return the seconds of a Retry-After header (RFC 9110, 10.2.3); dates are not used."""
     text = answer.headers.get("retry-after", "")
     return float(text) if text.isascii() and text.isdigit() else None
+
+
+def _look(request: Request) -> Request:
+    """Return a call that changes nothing, for the credentials of another one."""
+    return Request("get", request.ref, "GET", "/version")
 
 
 def delay_before_retry(

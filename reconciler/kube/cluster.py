@@ -62,6 +62,7 @@ _SMALL: Final = 128 * 1024  # which is never cut
 _SMALL_PART: Final = 4 * 1024
 # Shorter gaps are what pauses begin with. It is also how often a cluster that answers some calls
 # and not others can make everybody try again.
+IN_DOUBT: Final = -1  # the history of a view after an outage, until that is proven
 _OUTAGE: Final = 5.0  # seconds
 _FORGETS: Final = 1.0001  # with each call
 
@@ -103,11 +104,10 @@ class Connectivity:
 
     def answered(self, took: float = 0.0) -> None:
         """Note that the cluster dealt with a call, with any outcome, and how long it took."""
-        now = self._clock()
+        was_away = self.is_away
         # One that was quick counts for long: the others were kept waiting somewhere.
         self.round_trip = min(took or _OUTAGE, self.round_trip * _FORGETS or took)
-        was_away = self._failed and now - self._answered >= _OUTAGE
-        self._failed, self._answered = False, now
+        self._failed, self._answered = False, self._clock()
         if was_away:
             self.report()
 
@@ -128,13 +128,23 @@ class Connectivity:
         self.history += 1
         self.report()
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the cluster did not answer for so long that it may have been set back."""
+        return self._failed and self._clock() - self._answered >= _OUTAGE
+
+    @property
+    def is_viewed(self) -> bool:
+        """Whether no view is of a former history: two of them prove nothing together."""
+        return not self._former
+
     def viewed(self, view: object, history: int) -> None:
         """Note the history of a view; 0: it is not followed any more."""
         (self._former.discard if history in (0, self.history) else self._former.add)(view)
         (self._viewed.clear if self._former else self._viewed.set)()
 
     async def wait_viewed(self) -> None:
-        """Return once no view is of a former history: two of them prove nothing together."""
+        """Return once no view is of a former history."""
         await self._viewed.wait()
 
 

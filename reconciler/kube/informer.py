@@ -22,6 +22,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from reconciler.core.errors import ClusterError, Expired, Forbidden, NotServed, Unreachable
@@ -35,7 +36,7 @@ from reconciler.core.manifest import (
     resource_version_of,
 )
 from reconciler.core.refs import Kind, ObjectKey, Ref
-from reconciler.kube.cluster import Port, WatchEvent
+from reconciler.kube.cluster import IN_DOUBT, Port, WatchEvent
 from reconciler.kube.limits import USUAL, Budget
 from reconciler.kube.requests import ListQuery
 from reconciler.kube.store import NO_INDEXES, Index, Packed, Store, Trim, without_managed_fields
@@ -43,6 +44,7 @@ from reconciler.kube.store import NO_INDEXES, Index, Packed, Store, Trim, withou
 log = logging.getLogger(__name__)
 
 OPTIONAL: Final = (NotServed, Forbidden)  # errors that only say that nothing can be there
+_PROVEN_AFTER: Final = 1.0  # seconds that a watch lasts from a version that the server has
 _WENT_BACK: Final = "the server's history went back"
 _PAGE_SIZE: Final = 500
 _FIRST_PAUSE: Final = 0.2
@@ -156,8 +158,9 @@ class Informer:
 
         def reported() -> None:
             back.set()
-            if self.synced and self.history != connectivity.history:
-                connectivity.viewed(self, self.history)
+            is_former = self.history != connectivity.history
+            if self.synced and (is_former or (self._version and self._stream is None)):
+                connectivity.viewed(self, IN_DOUBT)
                 if self._stream is not None and not self._stream.expired():
                     self._stream.reschedule(0)
 
@@ -280,15 +283,21 @@ class Informer:
         )
         if self.history != self._cluster.connectivity.history:  # by now
             raise Expired(_WENT_BACK, ref=self.ref, verb="watch")
+        proven: asyncio.TimerHandle | None = None
         try:
             async with asyncio.timeout(None) as self._stream, watching as events:
                 self._opened, self._trouble = time.monotonic(), ""
+                # A server that was set back refuses an old watch at once, in its stream.
+                prove = partial(self._cluster.connectivity.viewed, self, self.history)
+                proven = asyncio.get_running_loop().call_later(_PROVEN_AFTER, prove)
                 async for event in events:
                     self._take(event)
         except TimeoutError:
             raise Expired(_WENT_BACK, ref=self.ref, verb="watch") from None
         finally:
             self._stream = None
+            if proven is not None:
+                proven.cancel()
         if not self._flowed():
             raise Unreachable("the watch ended at once", ref=self.ref, verb="watch")
 

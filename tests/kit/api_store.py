@@ -90,14 +90,13 @@ class Store:
         return {resource: dict(some) for resource, some in self._objects.items()}
 
     def restore(self, backup: Snapshot, *, live: bool) -> None:
-        """Put all objects back. Old watches are refused, or, `live`, of versions to come."""
+        """Put all objects back; old watches are refused. `live`: versions go back, too."""
         self._objects = {resource: dict(some) for resource, some in backup.items()}
         self.version += 1
-        self.compact()
         if live:
             lives = (live["metadata"] for some in backup.values() for live in some.values())
-            before, self.version = self.version, max(int(one["resourceVersion"]) for one in lives)
-            self.oldest = self.version if self.version > before else 0
+            self.version = max(int(one["resourceVersion"]) for one in lives)
+        self.compact()
 
     def compact(self) -> None:
         """Forget all history, as etcd does every five minutes."""

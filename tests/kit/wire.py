@@ -5,7 +5,7 @@ All of the product runs but for its HTTP: kubeconfigs, retries, errors, decoding
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from email.utils import format_datetime
 from typing import Any, Final
@@ -43,6 +43,18 @@ class Wires:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(client, "Transport", self._transport)
             yield
+
+    @contextlib.contextmanager
+    def away(self, models: Collection[ApiModel]) -> Iterator[None]:
+        """Let models be out of reach meanwhile."""
+        ids = set(map(id, models))
+        gone = {url: model for url, model in self.models.items() if id(model) in ids}
+        for url, model in gone.items():
+            del self.models[url]
+            for lines in model.streams:
+                lines.put_nowait(CUT)
+        yield
+        self.models.update(gone)
 
     def _transport(
         self, connection: Connection, *, credentials: CredentialSource, limits: Limits, agent: str

@@ -8,14 +8,21 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+import pytest
+
 from konnector import CONTROL_PLANE
 from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE, CLUSTER_BINDING
+from reconciler.blueprints.objects import namespace
 from reconciler.core import keys, names
+from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import annotations_of, controller_to, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.kube.informer import Informer
 from tests.kit.clusters import model_of
+from tests.kit.wire import Wires
 from tests.support import losses
 from tests.support.bound_scenes import BIND, Scene, conditions, gone, has, remove, secret, until
+from tests.support.churn import following
 from tests.support.faults import Faults, broken, on
 from tests.support.forward_clock import SetClock
 from tests.support.konnector import USUAL, konnector
@@ -102,6 +109,37 @@ async def test_a_kind_that_a_restored_control_plane_cannot_read_stops_no_other(
         assert "HTTP 500" in waits["note"]
         faults.clear()
         await until(lambda: copy.read("later"))
+
+
+async def test_no_copy_goes_for_a_deletion_that_a_restore_took_back(scene: Scene) -> None:
+    """The server is another one, and the watch of the former one has not ended yet."""
+    model, (mine, copy) = model_of(scene.app), sides(scene)
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene)
+            await mine.make("orders")
+            await until(lambda: copy.read("orders"))
+        backup = model.store.snapshot()
+        async with konnector(scene.app.connection):  # one that is new waits before it deletes
+            await mine.delete("orders")
+            model.store.restore(backup, live=False)
+            await asyncio.sleep(30)
+            assert await copy.read("orders") is not None
+
+
+async def test_no_write_is_the_first_call_after_an_outage(scene: Scene, wires: Wires) -> None:
+    """It would be of a view from before the outage."""
+    cluster, made = scene.plane.cluster, namespace("made")
+    async with following(Informer(cluster, NAMESPACE)) as informer:
+        await informer.wait_synced()
+        with wires.away([model_of(scene.plane)]):
+            await asyncio.sleep(6)
+            with pytest.raises(Unreachable, match="no connection"):
+                await cluster.create(made, NAMESPACE, manager="tests")
+        with pytest.raises(Unreachable, match="read again"):
+            await cluster.create(made, NAMESPACE, manager="tests")
+        await cluster.connectivity.wait_viewed()
+        await cluster.create(made, NAMESPACE, manager="tests")
 
 
 async def test_an_app_namespace_that_is_absent_keeps_its_service_namespace(scene: Scene) -> None:

@@ -22,6 +22,7 @@ from tests.kit import virtual_time
 from tests.kit.api_model import ApiModel, Call, Reply
 from tests.kit.api_store import Snapshot
 from tests.kit.clusters import live_model, model_clusters, model_of
+from tests.kit.wire import Wires
 from tests.support.backend import USUAL
 from tests.support.bound_scenes import Scene, b64, until, well_but_for_claims
 from tests.support.clusters import LiveCluster
@@ -35,9 +36,10 @@ CLAIMS: Final = (claim("secrets", "Provider"), claim("configmaps", "Consumer"))
 _OFFERED: Final = [{key: one[key] for key in one if key != "state"} for one in CLAIMS]
 _STEP: Final = 0.5  # seconds
 _LONG: Final = 400  # steps
+_OUTAGE: Final = 6.0  # seconds
 _MARKED_WITHIN: Final = timedelta(seconds=11)
 _PROGRAM: Final[ContextVar["Program | None"]] = ContextVar("program", default=None)
-Backup = Mapping[str, tuple[Snapshot, frozenset[str]]]
+Backup = Mapping[str, tuple[Snapshot, Record]]
 
 
 @dataclass
@@ -87,6 +89,7 @@ class World:
     models: Mapping[str, ApiModel]
     scenes: Sequence[Scene]
     programs: Mapping[str, Program]
+    wires: Wires
     record: Record
     first: Backup = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -96,8 +99,8 @@ class World:
         return b64(f"{next(self._numbers):06}")
 
     def backup(self) -> Backup:
-        served = frozenset(self.record.served)
-        return {name: (model.store.snapshot(), served) for name, model in self.models.items()}
+        record = self.record.copied()
+        return {name: (model.store.snapshot(), record) for name, model in self.models.items()}
 
     async def begin_again(self, record: Record) -> None:
         self.record = record
@@ -108,15 +111,22 @@ class World:
         await asyncio.sleep(6)  # a konnector that is new deletes nothing
 
     async def restore(self, backup: Backup, *names: str, live: bool = False) -> None:
-        """Set these clusters back, while the programs that read them are stopped, or `live`."""
+        """Set these clusters back, while the programs that read them are stopped, or `live`.
+
+        A server is out of reach meanwhile. As it is back, its watches are opened again before
+        anything is done by hand.
+        """
         concerned = [self.programs[one] for one in (self.programs if PLANE in names else names)]
         running = [one for one in concerned if one.made and not live]
         for one in running:
             await one.stop()
-        for name in names:
-            state, served = backup[name]
-            self.models[name].restore(state, live=live)
-            self.record.restored(name, served)
+        with self.wires.away([self.models[name] for name in names]):
+            await asyncio.sleep(_OUTAGE)
+            for name in names:
+                state, record = backup[name]
+                self.models[name].restore(state, live=live)
+                self.record.restored(name, record)
+        await asyncio.sleep(_OUTAGE)
         for one in running:
             await one.start()
 
@@ -223,7 +233,7 @@ async def two_app_clusters(folder: Path, *, wide: bool) -> AsyncIterator[World]:
             for app, end in ((one, ""), (two, "-x"))
             for offer in offers
         ]
-        world = _world(plane, scenes, settings)
+        world = _world(wires, plane, scenes, settings)
         for each in world.programs.values():
             await each.start()
         for scene in scenes:
@@ -235,14 +245,14 @@ async def two_app_clusters(folder: Path, *, wide: bool) -> AsyncIterator[World]:
         yield world
 
 
-def _world(plane: LiveCluster, scenes: Sequence[Scene], settings: Settings) -> World:
+def _world(wires: Wires, plane: LiveCluster, scenes: Sequence[Scene], settings: Settings) -> World:
     lives = {live.name: live for live in (plane, *(scene.app for scene in scenes))}
     models = {name: model_of(live) for name, live in lives.items()}
     spaces = {scene.app.name: scene.space for scene in scenes}
     kinds = {(scene.offer.group, scene.offer.resource.plural) for scene in scenes}
     programs = {PLANE: Program(lambda: scenes[0].backend(settings=settings))}
     programs |= {scene.app.name: Program(scene.konnector) for scene in scenes}
-    world = World(models, scenes, programs, Record(models, spaces, kinds))
+    world = World(models, scenes, programs, wires, Record(models, spaces, kinds))
     for name, model in models.items():
         _follow(world, name, model)
     return world

@@ -67,14 +67,14 @@ class Server:
         self, ref: Ref, query: ListQuery, *, resource_version: str, **how: Any
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         self.watched = resource_version
-        if not self.ends:
-            await asyncio.Event().wait()
-        yield nothing()
+        yield nothing(self.ends)
 
 
-async def nothing() -> AsyncIterator[WatchEvent]:
-    return
-    yield
+async def nothing(ends: bool) -> AsyncIterator[WatchEvent]:
+    if not ends:
+        await asyncio.Event().wait()
+    for event in tuple[WatchEvent, ...]():
+        yield event
 
 
 def objects(*names: str) -> Sequence[Manifest]:
@@ -120,6 +120,22 @@ async def test_a_view_is_read_again_after_each_history_that_another_noticed(serv
         server.allow(99)
         await server.connectivity.wait_viewed()
         assert informer.history == 6
+
+
+async def test_a_view_is_in_doubt_after_an_outage_until_its_watch_lasts(server: Any) -> None:
+    """A server that was set back may be ahead by then, and refuses a watch in its stream."""
+    server.ends = True
+    async with following(informer := Informer(server, CONFIG_MAP)):
+        server.allow(99)
+        await eventually(lambda: informer.restarts > 1)
+        server.connectivity.report()
+        restarts = informer.restarts
+        await eventually(lambda: informer.restarts > restarts)
+        assert not server.connectivity.is_viewed
+        server.ends = False
+        await server.connectivity.wait_viewed()
+        server.connectivity.report()  # the watch went on
+        assert server.connectivity.is_viewed
 
 
 @pytest.mark.parametrize(("version", "history"), [("3", 2), ("", 1)], ids=["back", "unknown"])
