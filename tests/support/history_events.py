@@ -294,7 +294,7 @@ class Events(History):
     async def mapping_deleted(self) -> None:
         """With it, a service namespace without copies may go, or be another app cluster's."""
         live = await read(self.scene.plane, NAMESPACE, "", self.scene.service_namespace)
-        self.world.record.unmapped(uid_of(live or {}))
+        self.world.record.unmapped(self.scene.app.name, uid_of(live or {}))
         kind = api.API_SERVICE_NAMESPACE
         await remove(self.scene.plane, kind, self.scene.space, self.scene.app_namespace)
 

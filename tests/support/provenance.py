@@ -47,7 +47,7 @@ class Record:
     """What was written and deleted by hand, and the law that each write of a program meets.
 
     `spaces` are by app cluster, `kinds` the resources of claims. `claims` has the uid of the last
-    live claim of each place. `deleted`: uids of what was deleted by hand. `served`: uids of claims
+    claim of each place. `deleted`: uids of what was deleted by hand. `served`: uids of claims
     that had a copy at rest. `confirmed`: a person gave all that is left to what is there now.
     """
 
@@ -86,27 +86,24 @@ class Record:
             self._judge(cluster, change)
         self._claim(cluster, change.resource, change.new)
 
-    def restored(self, cluster: str, served: Set[str]) -> None:
-        """Take an API server as it is; `served` as it was at the moment that is back."""
+    def restored(self, cluster: str, then: "Record") -> None:
+        """Take an API server as it is; `then` is the record of the moment that is back."""
+        self.pairs = dict(then.pairs) if cluster == PLANE else self.pairs
         for resource, _, live in self.models[cluster].store.everything():
             self._claim(cluster, resource, live)
             (self.deleted.add if is_deleting(live) else self.deleted.discard)(uid_of(live))
-            if cluster != PLANE and resource in self.kinds and uid_of(live) not in served:
+            if cluster != PLANE and resource in self.kinds and uid_of(live) not in then.served:
                 self.served.discard(uid_of(live))
 
-    def unmapped(self, service_namespace: str) -> None:
+    def unmapped(self, cluster: str, service_namespace: str) -> None:
         """Forget of which app cluster a service namespace is: its mapping alone recorded that.
 
         Nothing else records it for the cluster-scoped copies of its space.
         """
         self.deleted.add(service_namespace)
-        if mapped := self.pairs.get(service_namespace):
-            for key, pair in self.pairs.items():
-                if key == service_namespace or (pair.cluster, pair.namespace) == (
-                    mapped.cluster,
-                    "",
-                ):
-                    self.pairs[key] = pair._replace(app_cluster="")
+        for key, pair in self.pairs.items():
+            if key == service_namespace or (pair.cluster, pair.namespace) == (cluster, ""):
+                self.pairs[key] = pair._replace(app_cluster="")
 
     def space(self, app: str) -> str:
         """Return the uid of the space of an app cluster, "" while there is none."""
@@ -121,7 +118,7 @@ class Record:
         return Origin(cluster, self._uid(cluster, name), name, uid_of(live))
 
     def _claim(self, cluster: str, resource: Resource, live: Object | None) -> None:
-        if cluster == PLANE or resource not in self.kinds or live is None or is_deleting(live):
+        if cluster == PLANE or resource not in self.kinds or live is None:
             return
         place = (cluster, self._uid(cluster, namespace_of(live)), resource, name_of(live))
         self.claims[place] = uid_of(live)
@@ -148,7 +145,7 @@ class Record:
         if any(self.origins[text].object == uid_of(live) for text in lost):
             self.breaches.append(f"{at}: what was written there by hand was overwritten")
         is_copy = cluster == PLANE and change.resource in self.kinds
-        if old is None and is_copy and self._claim_of(place, change) in self.served:
+        if old is None and is_copy and self._claims_of(place, change) & self.served:
             self.breaches += [] if self.confirmed else [f"{at}: a copy that was lost was made anew"]
         ends = old is not None and not is_deleting(old) and (new is None or is_deleting(new))
         if ends and not self._may_end(place, change, old or {}):
@@ -183,23 +180,28 @@ class Record:
         )
 
     def _lost(self, place: Origin) -> bool:
-        """Return whether a claim beside a Secret in the app cluster lost its copy."""
+        """Return whether a claim beside a Secret in the app cluster lost its copy, and stays."""
         copies = {key for _, key, _ in self.models[PLANE].store.everything()}
         return any(
             uid_of(live) in self.served
+            and not is_deleting(live)
             and ObjectKey(f"{self.spaces[place.cluster]}-{place.name}", key.name) not in copies
             for kind in self.kinds
             for key, live in self.models[place.cluster].store.all(kind, place.name)
         )
 
-    def _claim_of(self, copy: Origin, change: Change) -> str:
-        """Return the uid of the last live claim of a copy's place."""
+    def _claims_of(self, copy: Origin, change: Change) -> set[str]:
+        """Return the uids of the last claims of a copy's place; two, of a name without a pair."""
         pair = self.pairs.get(copy.namespace or copy.object)
-        if pair is None:
-            return ""
-        prefix = "" if copy.namespace else f"{self.spaces[pair.cluster]}-"
-        name = change.key.name.removeprefix(prefix)
-        return self.claims.get((pair.cluster, pair.namespace, change.resource, name), "")
+        namespace = pair.namespace if pair else copy.namespace
+        prefixes = {
+            app: "" if copy.namespace else f"{space}-" for app, space in self.spaces.items()
+        }
+        return {
+            self.claims.get((app, namespace, change.resource, change.key.name[len(prefix) :]), "")
+            for app, prefix in prefixes.items()
+            if change.key.name.startswith(prefix) and (pair is None or pair.cluster == app)
+        }
 
     def _may_end(self, place: Origin, change: Change, old: Object) -> bool:
         if change.resource == NAMESPACES:
@@ -212,9 +214,9 @@ class Record:
             ended = self.deleted | (set() if self._lost(place) else self.fallen)
             return not is_itself or any(one.object in ended for one in origins)
         pair = self.pairs.get(place.namespace or place.object)
-        last, said = self._claim_of(place, change), get_text(old, "spec", "text")
-        former = self.origins[said].object if last not in self.served else ""
-        is_asked = bool({last, former} & self.deleted)
+        claims, said = self._claims_of(place, change), get_text(old, "spec", "text")
+        former = set() if claims & self.served else {self.origins[said].object}
+        is_asked = bool((claims | former) & self.deleted)
         space = pair.space if pair else ""
         return place.cluster == PLANE and (is_asked or space in self.deleted)
 
