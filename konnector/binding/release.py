@@ -29,7 +29,7 @@ from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServ
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import pause
+from reconciler.kube.limits import pause
 from reconciler.kube.store import Store
 
 log = logging.getLogger(__name__)

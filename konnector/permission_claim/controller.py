@@ -27,7 +27,8 @@ from reconciler.core.decision import NOTHING, Step, deletion
 from reconciler.core.errors import ClusterError, Conflict, Forbidden, Missing, Oversized, Rejected
 from reconciler.core.manifest import Manifest, name_of, resource_version_of, uid_of
 from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
-from reconciler.kube.informer import ReadYourWrites, pause
+from reconciler.kube.informer import ReadYourWrites
+from reconciler.kube.limits import pause
 from reconciler.kube.store import without_managed_fields
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.errors import ClusterError
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import IN_DOUBT, Cluster
-from reconciler.kube.informer import pause
+from reconciler.kube.limits import pause
 
 LATE: Final = 150.0  # seconds after which unread kinds are reported (A.7)
 _HEART: Final = "cluster"

@@ -37,7 +37,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import Kind, ObjectKey, Ref
 from reconciler.kube.cluster import IN_DOUBT, Port, WatchEvent
-from reconciler.kube.limits import USUAL, Budget
+from reconciler.kube.limits import USUAL, Budget, pause
 from reconciler.kube.requests import ListQuery
 from reconciler.kube.store import NO_INDEXES, Index, Packed, Store, Trim, without_managed_fields
 
@@ -47,8 +47,6 @@ OPTIONAL: Final = (NotServed, Forbidden)  # errors that only say that nothing ca
 _PROVEN_AFTER: Final = 1.0  # seconds that a watch lasts from a version that the server has
 _WENT_BACK: Final = "the server's history went back"
 _PAGE_SIZE: Final = 500
-_FIRST_PAUSE: Final = 0.2
-_LONGEST_PAUSE: Final = 30.0
 _WELL_AFTER: Final = 5.0  # seconds that a stream lasts where nothing is wrong
 _BROKEN_WATCHES: Final = 3  # watches that break off before the first event
 _SILENCE: Final = 90.0  # servers send a bookmark every minute, of most kinds
@@ -337,16 +335,6 @@ class Informer:
         broke_off = self._opened is not None and not self._flowed()
         often = self._failures >= _BROKEN_WATCHES
         return not (isinstance(error, Expired) or (broke_off and often))
-
-
-def pause(failures: int, *, asked: float | None, jitter: float) -> float:
-    """Return the seconds until the next attempt, after so many failures in a row.
-
-    `asked` is what the server wants; `jitter` is in [0, 1).
-    """
-    longest = _FIRST_PAUSE * 2.0 ** min(failures, 10)
-    backoff = min(longest, _LONGEST_PAUSE) * (1 + jitter) / 2
-    return max(backoff, asked or 0.0)
 
 
 def _precedes(version: str, place: str) -> bool:

@@ -164,3 +164,17 @@ def next_page(at_most: int, *, items: int, memory: int, page: int, growth: int) 
     if not at_most:
         return 0
     return max(1, min(at_most, items * page // max(memory, 1), items * growth))
+
+
+_FIRST_PAUSE: Final = 0.2  # seconds
+_LONGEST_PAUSE: Final = 30.0
+
+
+def pause(failures: int, *, asked: float | None, jitter: float) -> float:
+    """Return the seconds until the next attempt, after so many failures in a row.
+
+    `asked` is what the server wants; `jitter` is in [0, 1).
+    """
+    longest = _FIRST_PAUSE * 2.0 ** min(failures, 10)
+    backoff = min(longest, _LONGEST_PAUSE) * (1 + jitter) / 2
+    return max(backoff, asked or 0.0)

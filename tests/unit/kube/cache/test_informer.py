@@ -11,7 +11,8 @@ from reconciler.core.errors import Expired
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.cluster import Connectivity, Listing, WatchEvent
-from reconciler.kube.informer import Informer, pause
+from reconciler.kube.informer import Informer
+from reconciler.kube.limits import pause
 from reconciler.kube.requests import ListQuery
 from tests.support.churn import following
 from tests.support.eventually import eventually
