@@ -10,6 +10,7 @@ import pytest
 from reconciler.core.manifest import Manifest, get_map, name_of, put
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube import informer as informers
+from reconciler.kube import limits as informer_limits
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.informer import Informer, ReadYourWrites
 from reconciler.kube.limits import Limits
@@ -188,7 +189,7 @@ async def test_a_later_run_goes_on_where_the_first_ended(world):
 
 @pytest.fixture
 def restless(monkeypatch):
-    monkeypatch.setattr(informers, "_LONGEST_PAUSE", 0.3)
+    monkeypatch.setattr(informer_limits, "_LONGEST_PAUSE", 0.3)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import random
 import pytest
 
 from reconciler.core.refs import CONFIG_MAP
-from reconciler.kube import informer as informers
+from reconciler.kube import limits
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits
@@ -38,7 +38,7 @@ async def hasty(control_plane):
 @pytest.fixture
 def restless(monkeypatch):
     """Short pauses, so that the faults meet an informer at work."""
-    monkeypatch.setattr(informers, "_LONGEST_PAUSE", 0.5)
+    monkeypatch.setattr(limits, "_LONGEST_PAUSE", 0.5)
 
 
 @pytest.mark.soak

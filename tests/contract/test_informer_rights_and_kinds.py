@@ -8,7 +8,7 @@ import pytest
 from reconciler.core.errors import Forbidden, Missing, NotServed, Unreachable
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import CONFIG_MAP, CRD, ROLE, ROLE_BINDING, Kind, Ref
-from reconciler.kube import informer as informers
+from reconciler.kube import limits
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import NoCredential
 from reconciler.kube.informer import OPTIONAL, Informer
@@ -25,7 +25,7 @@ NO_CAUSE = Preconditions(uid=None)
 
 @pytest.fixture(autouse=True)
 def restless(monkeypatch):
-    monkeypatch.setattr(informers, "_LONGEST_PAUSE", 0.3)
+    monkeypatch.setattr(limits, "_LONGEST_PAUSE", 0.3)
 
 
 def names(informer):

@@ -22,7 +22,7 @@ from reconciler.core import keys
 from reconciler.core.errors import AlreadyExists, Missing
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
-from reconciler.kube import informer as informers
+from reconciler.kube import limits
 from tests.support import bound_scenes, churn
 from tests.support.accounts import with_token
 from tests.support.clusters import LiveCluster
@@ -49,7 +49,7 @@ _DEATHS: Final = (5, 60)  # a konnector's last write is one of these, by number
 @pytest.fixture
 def hasty(monkeypatch):
     """Short pauses, so that the faults meet views at work."""
-    monkeypatch.setattr(informers, "_LONGEST_PAUSE", 0.5)
+    monkeypatch.setattr(limits, "_LONGEST_PAUSE", 0.5)
 
 
 @dataclass
