@@ -219,7 +219,7 @@ class KubeCluster(Cluster):
             is_doubtful = self.connectivity.is_away and request.method != "GET"
             outcome = await self._try(_look(request) if is_doubtful else request, auth, left)
             if is_doubtful and not self.connectivity.is_away:
-                if request.ref.kind != LEASE and not self.connectivity.is_viewed:
+                if request.ref.kind != LEASE and self.connectivity.doubts():
                     raise errors.Unreachable(_AWAY, ref=request.ref, verb=request.verb)
                 continue
             if isinstance(outcome, Answer) and outcome.status < 300:

@@ -133,18 +133,17 @@ class Connectivity:
         """Whether the cluster did not answer for so long that it may have been set back."""
         return self._failed and self._clock() - self._answered >= _OUTAGE
 
-    @property
-    def is_viewed(self) -> bool:
-        """Whether no view is of a former history: two of them prove nothing together."""
-        return not self._former
-
     def viewed(self, view: object, history: int) -> None:
         """Note the history of a view; 0: it is not followed any more."""
         (self._former.discard if history in (0, self.history) else self._former.add)(view)
         (self._viewed.clear if self._former else self._viewed.set)()
 
+    def doubts(self, view: object = None) -> bool:
+        """Return whether a view is of a former history; None: any one."""
+        return bool(self._former) if view is None else view in self._former
+
     async def wait_viewed(self) -> None:
-        """Return once no view is of a former history."""
+        """Return once no view is of a former history: two of them prove nothing together."""
         await self._viewed.wait()
 
 

@@ -195,9 +195,9 @@ class Informer:
             await (self._check_history() if self._version and is_of_now else self._list())
             await self._watch()
         except ClusterError as error:
-            if not self._resumable(error):
+            is_former = self._cluster.connectivity.doubts(self) and self.on_synced
+            if is_former or not self._resumable(error):
                 self._version = ""
-            is_former = self.history != self._cluster.connectivity.history and self.on_synced
             if is_former:
                 self._synced.clear()
             if isinstance(error, self._optional):

@@ -90,8 +90,9 @@ async def test_no_clock_of_ours_ends_the_grace_of_an_orphan(scene: Scene) -> Non
         await until(lambda: lacks(many, *many.names))
 
 
-async def test_a_kind_that_a_restored_control_plane_cannot_read_stops_no_other(
-    scene: Scene,
+@pytest.mark.parametrize("lasts", [0, 6], ids=["a restore", "an outage"])
+async def test_a_kind_that_cannot_be_read_after_an_outage_stops_no_other(
+    scene: Scene, wires: Wires, lasts: float
 ) -> None:
     """Its converter may come up late; its claims are synced once it can be read."""
     faults, model, (mine, copy) = Faults(), model_of(scene.plane), sides(scene)
@@ -101,7 +102,10 @@ async def test_a_kind_that_a_restored_control_plane_cannot_read_stops_no_other(
         await there.make(SECRET, "lost")
         await until(lambda: here.read(SECRET, "lost"))
         faults.add(on("list", cluster=CONTROL_PLANE, kind=scene.offer.kind), broken())
-        model.restore(backup, live=True)
+        with wires.away([model]):
+            await asyncio.sleep(lasts)
+        if not lasts:
+            model.restore(backup, live=True)
         await there.make(SECRET, "creds")
         await until(lambda: here.read(SECRET, "creds"))
         await mine.make("later")
