@@ -91,7 +91,8 @@ class Record:
         self.pairs = dict(then.pairs) if cluster == PLANE else self.pairs
         for resource, _, live in self.models[cluster].store.everything():
             self._claim(cluster, resource, live)
-            (self.deleted.add if is_deleting(live) else self.deleted.discard)(uid_of(live))
+            is_asked = is_deleting(live) or uid_of(live) in then.deleted
+            (self.deleted.add if is_asked else self.deleted.discard)(uid_of(live))
             if cluster != PLANE and resource in self.kinds and uid_of(live) not in then.served:
                 self.served.discard(uid_of(live))
 
