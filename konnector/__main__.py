@@ -29,14 +29,10 @@ def _run(arguments: list[str]) -> None:
 
         asyncio.run(detach.run(detach.parse(arguments[1:]), os.environ, host.home_directory()))
         return
-    process.until_signal(partial(_serve, settings.parse(arguments, os.environ)))
-
-
-async def _serve(given: settings.Settings, stop: asyncio.Event) -> None:
+    given = settings.parse(arguments, os.environ)
     from konnector import program
 
-    process.tune_memory()
-    await program.serve(given, os.environ, host.home_directory(), stop=stop)
+    process.until_signal(program.serve, given)
 
 
 if __name__ == "__main__":

@@ -92,18 +92,19 @@ def exit_code(program: str, run: Callable[[], None]) -> int:
     return code
 
 
-def until_signal(serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Serve until the event is set that is passed, which the first signal does.
+def until_signal(serve: Callable[..., Coroutine[Any, Any, None]], settings: object) -> None:
+    """Serve by these settings until the event `stop` is set, which the first signal does.
 
     Many connections may be open. Raises what `serve` raises.
     """
+    tune_memory()
     host.allow_open_files(host.MANY_FILES)
     import uvloop  # what is heavy comes once the flags are known to be good
 
     async def run() -> None:
         stop = asyncio.Event()
         SignalHandler(stop).listen()
-        await serve(stop)
+        await serve(settings, os.environ, host.home_directory(), stop=stop)
 
     uvloop.run(run())
 

@@ -9,7 +9,6 @@ import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -52,9 +51,7 @@ class Settings:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code: 0 after a signal, 1 after a failure."""
-    return process.exit_code(
-        "the broker", lambda: process.until_signal(partial(_serve, parse(arguments)))
-    )
+    return process.exit_code("the broker", lambda: process.until_signal(_serve, parse(arguments)))
 
 
 def parse(arguments: Sequence[str]) -> Settings:
@@ -111,7 +108,7 @@ async def serving(settings: Settings) -> AsyncIterator[Mapping[str, str]]:
         await broker.stop()
 
 
-async def _serve(settings: Settings, stop: asyncio.Event) -> None:
+async def _serve(settings: Settings, *_: object, stop: asyncio.Event) -> None:
     process.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
     async with serving(settings):
         await stop.wait()

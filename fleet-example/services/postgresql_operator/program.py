@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -46,9 +45,7 @@ class Settings:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code: 0 after a signal, 1 after a failure."""
-    return process.exit_code(
-        "the operator", lambda: process.until_signal(partial(_serve, parse(arguments)))
-    )
+    return process.exit_code("the operator", lambda: process.until_signal(_serve, parse(arguments)))
 
 
 def parse(arguments: Sequence[str]) -> Settings:
@@ -92,7 +89,7 @@ def wired(settings: Settings, cluster: Cluster, *, clock: Clock) -> Manager:
     )
 
 
-async def _serve(settings: Settings, stop: asyncio.Event) -> None:
+async def _serve(settings: Settings, *_: object, stop: asyncio.Event) -> None:
     process.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
     way = kubeconfig.load([Path(settings.kubeconfig)], environ=os.environ, name="control-plane")
     async with KubeCluster(way, agent=MANAGER) as cluster:
