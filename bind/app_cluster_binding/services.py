@@ -211,12 +211,9 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
         reason = manifest.get_text(live, "status", "terminalMessage") or problem
         # The request is deleted once it is old enough, and then made again.
         return facts.trouble(facts.REQUEST_REFUSED, f"{name} failed: {reason}")
-    left = SETTLED - (now - _since(ready, live, now))
+    since = None if ready is None else moment(ready.last_transition_time)
+    left = SETTLED - (now - (since or created(live) or now))
     return replaced if left <= timedelta() else Decision(again=left)
-
-
-def _since(ready: conditions.Condition | None, live: Manifest, now: datetime) -> datetime:
-    return (None if ready is None else moment(ready.last_transition_time)) or created(live) or now
 
 
 def _making(*steps: Step) -> Decision:

@@ -202,7 +202,14 @@ class Places:
             return Place(namespace, await self._control_plane(), space_uid)
         space = namespace_of(mapping)
         cluster = self._app_cluster(space)
-        identity = _identity(space, cluster, name_of(mapping))
+        # The account by which the app cluster writes.
+        identity = OriginatingIdentity(
+            {
+                "username": f"system:serviceaccount:{space}:{names.BINDER}",
+                "groups": ["system:serviceaccounts", f"system:serviceaccounts:{space}"],
+                "extra": {"clusterid": [cluster], "namespace": [name_of(mapping)]},
+            }
+        )
         return Place(name_of(mapping), cluster, space_uid, identity)
 
     def _mapping(self, namespace: str) -> Manifest | None:
@@ -228,17 +235,6 @@ class Places:
             live = await cluster.get(ref, metadata_only=True)
             self._own_uid = "" if live is None else uid_of(live)
         return self._own_uid
-
-
-def _identity(space: str, cluster: str, namespace: str) -> OriginatingIdentity:
-    """Return on whose behalf a call is made: the account by which the app cluster writes."""
-    return OriginatingIdentity(
-        {
-            "username": f"system:serviceaccount:{space}:{names.BINDER}",
-            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{space}"],
-            "extra": {"clusterid": [cluster], "namespace": [namespace]},
-        }
-    )
 
 
 class Kinds:

@@ -64,7 +64,14 @@ def _findings(place: Place, base: str | None, settings: Settings) -> "tuple[Find
     if fleet is None:
         found = Findings(problems, here, files=snapshot.files)
     else:
-        found = Findings(problems, here, fleet.name, _counts(fleet), snapshot.files)
+        counts = (
+            ("control plane", len(fleet.control_planes)),
+            ("cluster", len(fleet.clusters)),
+            ("template", fleet.documents.get("Template", 0)),
+            ("binding", fleet.documents.get("Binding", 0)),
+            ("unit", len(fleet.units)),
+        )
+        found = Findings(problems, here, fleet.name, counts, snapshot.files)
     return found, replace(found, folder=snapshot.folder) if snapshot.revision else found
 
 
@@ -85,16 +92,6 @@ def _prefix(path: Path) -> str:
     is_file = path.is_file() or (not path.exists() and path.suffix in (".yaml", ".yml"))
     folder = path.parent if is_file else path
     return "" if folder == Path() else f"{folder.as_posix().rstrip('/')}/"
-
-
-def _counts(fleet: "Fleet") -> tuple[tuple[str, int], ...]:
-    return (
-        ("control plane", len(fleet.control_planes)),
-        ("cluster", len(fleet.clusters)),
-        ("template", fleet.documents.get("Template", 0)),
-        ("binding", fleet.documents.get("Binding", 0)),
-        ("unit", len(fleet.units)),
-    )
 
 
 def _renderers(

@@ -68,7 +68,22 @@ def _text(
 
 
 def as_json(examinations: Sequence[Examination], *, path: str, task: Task) -> str:
-    clusters = [_cluster_json(one, path=path, task=task) for one in examinations]
+    clusters = [
+        {
+            "name": one.name,
+            "kind": one.side,
+            "access": one.access,
+            "server": one.server,
+            "user": one.user,
+            "level": one.level,
+            "readable": one.readable,
+            "findings": [
+                {**_finding_json(each), "command": command(one, each, path=path, task=task)}
+                for each in one.findings
+            ],
+        }
+        for one in examinations
+    ]
     return terminal.document(FORMAT, VERSION, {"for": task, "clusters": clusters})
 
 
@@ -84,22 +99,6 @@ def address_json(found: Sequence[Examined]) -> str:
         for one in found
     ]
     return terminal.document(ADDRESS_FORMAT, VERSION, {"addresses": addresses})
-
-
-def _cluster_json(examination: Examination, *, path: str, task: Task) -> dict[str, JSON]:
-    return {
-        "name": examination.name,
-        "kind": examination.side,
-        "access": examination.access,
-        "server": examination.server,
-        "user": examination.user,
-        "level": examination.level,
-        "readable": examination.readable,
-        "findings": [
-            {**_finding_json(one), "command": command(examination, one, path=path, task=task)}
-            for one in examination.findings
-        ],
-    }
 
 
 def _finding_json(finding: Finding) -> dict[str, JSON]:

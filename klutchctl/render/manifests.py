@@ -42,19 +42,18 @@ def as_text(fleet: Fleet, objects: Sequence[Wanted]) -> str:
 
 def as_json(fleet: Fleet, objects: Sequence[Wanted]) -> str:
     facts = {"fleet": fleet.name, "files": fleet.digest, "revision": fleet.revision}
-    found = [_item(fleet, wanted) for wanted in objects]
+    found = [
+        {
+            "cluster": wanted.cluster,
+            "controlPlane": _control_plane(fleet, wanted),
+            "step": wanted.step,
+            "rule": wanted.rule.value,
+            "origin": origin_json(wanted.origin),
+            "manifest": wanted.manifest,
+        }
+        for wanted in objects
+    ]
     return terminal.document(FORMAT, VERSION, {**facts, "objects": found})
-
-
-def _item(fleet: Fleet, wanted: Wanted) -> dict[str, JSON]:
-    return {
-        "cluster": wanted.cluster,
-        "controlPlane": _control_plane(fleet, wanted),
-        "step": wanted.step,
-        "rule": wanted.rule.value,
-        "origin": origin_json(wanted.origin),
-        "manifest": wanted.manifest,
-    }
 
 
 def _facts(fleet: Fleet, wanted: Wanted) -> Iterator[str]:

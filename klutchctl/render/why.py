@@ -153,23 +153,22 @@ def _source_json(source: Provenance) -> dict[str, JSON]:
         "selected": source.selected,
         "selector": stated["clauses"],
         "template": stated["template"],
-        "claims": [_claim_json(one) for one in source.claims],
+        "claims": [
+            {
+                "group": claim.group,
+                "resource": claim.resource,
+                "version": claim.version,
+                "owner": claim.owner.value,
+                "names": list(claim.names),
+                "namespaces": list(claim.namespaces),
+                "labels": [dict(one) for one in claim.labels],
+                "state": "Accepted" if claim.accepted else "Rejected",
+                "origin": origin_json(claim.origin),
+            }
+            for claim in source.claims
+        ],
         "parameters": source.parameters,
         "deletionPolicy": source.deletion_policy,
         "dependsOn": list(source.depends_on),
         "policies": stated["verdicts"],
-    }
-
-
-def _claim_json(claim: Claim) -> dict[str, JSON]:
-    return {
-        "group": claim.group,
-        "resource": claim.resource,
-        "version": claim.version,
-        "owner": claim.owner.value,
-        "names": list(claim.names),
-        "namespaces": list(claim.namespaces),
-        "labels": [dict(one) for one in claim.labels],
-        "state": "Accepted" if claim.accepted else "Rejected",
-        "origin": origin_json(claim.origin),
     }

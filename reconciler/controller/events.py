@@ -127,9 +127,6 @@ class EventRecorder:
         self._bucket = TokenBucket(qps=_QPS, burst=_BURST, now=clock.monotonic, sleep=clock.sleep)
         self._stop = asyncio.Event()
 
-    def _has_ended(self, series: _Series, now: float) -> bool:
-        return series.written == series.count and now - series.last_at > _SERIES_ENDS
-
     @property
     def _pause(self) -> float:
         """The seconds between two counts of a series. News has at least half of the rate."""
@@ -143,7 +140,10 @@ class EventRecorder:
             log.log(level, "an Event about another cluster is only logged", extra=fields)
             return
         key, now = (about, uid_of(live), note), self._clock.monotonic()
-        while self._series and self._has_ended(next(iter(self._series.values())), now):
+        while self._series:
+            first = next(iter(self._series.values()))
+            if first.written < first.count or now - first.last_at <= _SERIES_ENDS:
+                break
             self._series.popitem(last=False)
         series = self._series.get(key)
         if series is None or now - series.last_at > _SERIES_ENDS:

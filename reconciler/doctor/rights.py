@@ -201,7 +201,8 @@ def _apply_on_plane(scope: Scope) -> Iterator[Right]:
     if values.Mode.APP_CLUSTER_BINDING in scope.modes:
         yield _right(api.APP_CLUSTER_BINDING, "create", "get", "patch")
         yield _right(api.API_SERVICE_BINDING, "create", "get", "patch")
-        yield from _kubeconfigs(scope, "get", "list", "patch")
+        for at, name in scope.kubeconfigs:
+            yield _right(refs.SECRET, "get", "list", "patch", at=at, only=(name,))
     if scope.deletes:
         yield _right(refs.NAMESPACE, "delete")
         if values.Mode.APP_CLUSTER_BINDING in scope.modes:
@@ -244,10 +245,6 @@ def _right(kind: refs.Kind, *verbs: str, at: str = "", only: tuple[str, ...] = (
 
 def _deleting(scope: Scope) -> tuple[str, ...]:
     return ("delete",) if scope.deletes else ()
-
-
-def _kubeconfigs(scope: Scope, *verbs: str) -> Iterator[Right]:
-    return (_right(refs.SECRET, *verbs, at=at, only=(name,)) for at, name in scope.kubeconfigs)
 
 
 def manifests(task: Task, side: Side, scope: Scope) -> tuple[Manifest, ...]:

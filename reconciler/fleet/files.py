@@ -248,7 +248,9 @@ def read(snapshot: Snapshot, problems: list[Problem], cache: LoadCache) -> Repos
         for document in documents
         if document.kind == "Fleet" and document.node is not fleet.node
     ]
-    problems.extend(map(_second_fleet, others))
+    only = "there is one Fleet document, and it stands in the file that is read first"
+    hint = "Includes do not include: name the files there"
+    problems.extend(Problem(one.origin, "second-fleet", only, hint) for one in others)
     documents = [document for document in documents if document not in others]
     paths = (matched | {entry}) & snapshot.files.keys()
     refused = {one.name for one in documents if not one.kind or (one.kind, one.name) == _NAMELESS}
@@ -310,15 +312,6 @@ def _no_fleet(entry: str, *, empty: bool) -> Problem:
         return Problem(Origin(entry, 1, 1), "empty-fleet", "there is no document in here", hint)
     return Problem(
         Origin(entry, 1, 1), "no-fleet", "there is no document of kind Fleet in here", hint
-    )
-
-
-def _second_fleet(document: RawDocument) -> Problem:
-    return Problem(
-        document.origin,
-        "second-fleet",
-        "there is one Fleet document, and it stands in the file that is read first",
-        "Includes do not include: name the files there",
     )
 
 

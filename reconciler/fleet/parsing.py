@@ -297,7 +297,13 @@ def document(
     assert KINDS[raw.kind] is model
     found: list[Problem] = []
     try:
-        read = model.model_validate(_plain(raw, scope, found), by_alias=True, by_name=False)
+        plain = {
+            key: _spec(raw.kind, node, scope, found)
+            if key == "spec" and isinstance(node, Fields)
+            else replaced(node, None, found)
+            for key, node in raw.node.nodes.items()
+        }
+        read = model.model_validate(plain, by_alias=True, by_name=False)
     except UnreadableText as error:
         found.append(Problem(error.origin, error.code, error.message, error.hint))
     except ValidationError as error:
@@ -319,15 +325,6 @@ def late(node: Node, model: type[M], *, scope: Scope, problems: list[Problem]) -
         found.extend(base_model.problems_of(error, node, model))
     problems.extend(found)
     return None
-
-
-def _plain(raw: RawDocument, scope: Scope, problems: list[Problem]) -> dict[str, JSON]:
-    return {
-        key: _spec(raw.kind, node, scope, problems)
-        if key == "spec" and isinstance(node, Fields)
-        else replaced(node, None, problems)
-        for key, node in raw.node.nodes.items()
-    }
 
 
 def _spec(kind: str, node: Fields, scope: Scope, problems: list[Problem]) -> dict[str, JSON]:

@@ -217,7 +217,8 @@ class KubeCluster(Cluster):
         left: float | None = None  # all of the deadline
         while True:
             is_doubtful = self.connectivity.is_away and request.method != "GET"
-            outcome = await self._try(_look(request) if is_doubtful else request, auth, left)
+            look = Request("get", request.ref, "GET", "/version") if is_doubtful else request
+            outcome = await self._try(look, auth, left)
             if is_doubtful and not self.connectivity.is_away:
                 if request.ref.kind != LEASE and self.connectivity.doubts():
                     raise errors.Unreachable(_AWAY, ref=request.ref, verb=request.verb)
@@ -364,11 +365,6 @@ def retry_after_of(answer: Answer) -> float | None:
     """Return the seconds of a Retry-After header (RFC 9110, 10.2.3); dates are not used."""
     text = answer.headers.get("retry-after", "")
     return float(text) if text.isascii() and text.isdigit() else None
-
-
-def _look(request: Request) -> Request:
-    """Return a call that changes nothing, for the credentials of another one."""
-    return Request("get", request.ref, "GET", "/version")
 
 
 def delay_before_retry(

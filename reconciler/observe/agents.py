@@ -94,17 +94,12 @@ async def on_planes(
     """Return the Leases on these control planes: of konnectors that work there, and of backends."""
 
     async def look(plane: str, visit: Visit) -> tuple[Looks, Look]:
-        return await _read(_spaces(plane, places), visit)
+        here = {name: one for name, one in places.items() if one.control_plane == plane}
+        return await _read({name: one.space for name, one in here.items() if one.space}, visit)
 
     read = await visits.control_planes(fleet, planes, look)
     konnectors = {name: look for looks, _ in read.values() for name, look in looks.items()}
     return Looked(konnectors, {plane: backend for plane, (_, backend) in read.items()})
-
-
-def _spaces(plane: str, places: Places) -> Mapping[str, str]:
-    return {
-        name: one.space for name, one in places.items() if one.space and one.control_plane == plane
-    }
 
 
 async def stops(

@@ -206,7 +206,14 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
         )
         needs = plan_cluster(site, wanted, keeps_rights=stays)
         draft.changes += needs
-        draft.bodies |= _accounts(site, needs)
+        # Of the account of a new space, it is not known that its name is free.
+        draft.bodies |= {
+            change.ref
+            for change in needs
+            if change.action is Action.CREATE
+            and (change.ref.cluster, change.ref.kind) == (site.control_plane.name, SERVICE_ACCOUNT)
+            and change.ref not in site.control_plane.seen.bodies
+        }
         draft.warnings |= address_warnings(site, needs)
     undecided = site.undecided
     for unit, planned in _units(site, wanted):
@@ -225,17 +232,6 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
         replace(change, placement=site.placement) if change.acts else change
         for change in draft.changes[first:]
     ]
-
-
-def _accounts(site: Site, needs: Iterable[Change]) -> set[Ref]:
-    """Return the account of a new space, where it is not known that its name is free."""
-    return {
-        change.ref
-        for change in needs
-        if change.action is Action.CREATE
-        and (change.ref.cluster, change.ref.kind) == (site.control_plane.name, SERVICE_ACCOUNT)
-        and change.ref not in site.control_plane.seen.bodies
-    }
 
 
 def _resumed(site: Site, prune: prune_units.Prune) -> Change:

@@ -316,7 +316,9 @@ def owner_changes(site: Site, unit: Unit, planned: UnitPlan) -> tuple[Change, ..
     live, crd = index.at(bound.ref), site.app.get(CRD, "", unit.key.name)
     if live is None or crd is None or manifest.is_deleting(crd) or not api.is_from_konnector(crd):
         return ()
-    owners = _owners(crd)
+    # `observe.objects` keeps the owners that are bindings, and no others.
+    owned = manifest.get_maps(crd, "metadata", "ownerReferences")
+    owners = {manifest.get_text(one, "uid") for one in owned}
     both = site.app, site.control_plane
     bindings = [live, *(one for at in both for one in at.all(api.API_SERVICE_BINDING))]
     if owners & {*map(manifest.uid_of, bindings)}:
@@ -334,11 +336,3 @@ def owner_changes(site: Site, unit: Unit, planned: UnitPlan) -> tuple[Change, ..
         wanted=planned.bound,
     )
     return (line,)
-
-
-def _owners(crd: Manifest) -> set[str]:
-    """Return the uids of the bindings that own a CRD: `observe.objects` keeps no other owners."""
-    return {
-        manifest.get_text(owner, "uid")
-        for owner in manifest.get_maps(crd, "metadata", "ownerReferences")
-    }

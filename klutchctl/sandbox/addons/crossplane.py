@@ -72,7 +72,12 @@ def launch(
     if component is Component.CROSSPLANE:
         arguments = _crossplane(folder, tls, ports)
     else:
-        arguments = _provider(ports)
+        arguments = (
+            "--poll=10s",
+            "--enable-watches",
+            f"--health-probe-bind-addr={LOOPBACK}:{ports[_PROVIDER]}",
+            f"--webhook-port={ports[_WEBHOOK]}",
+        )
         environment["TLS_SERVER_CERTS_DIR"] = str(tls)
     return Launch(built[component] / component, folder, environment), arguments
 
@@ -92,15 +97,6 @@ def _crossplane(folder: Path, tls: Path, ports: Mapping[str, int]) -> tuple[str,
         "--package-runtime=External",
         # What people wait for in front of a screen.
         "--poll-interval=10s",
-    )
-
-
-def _provider(ports: Mapping[str, int]) -> tuple[str, ...]:
-    return (
-        "--poll=10s",
-        "--enable-watches",
-        f"--health-probe-bind-addr={LOOPBACK}:{ports[_PROVIDER]}",
-        f"--webhook-port={ports[_WEBHOOK]}",
     )
 
 

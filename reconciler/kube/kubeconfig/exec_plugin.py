@@ -71,11 +71,6 @@ def answer(output: bytes, plugin: ExecPlugin) -> Issued:
     return _issued({key: status.get(key) or "" for key in _STATUS_FIELDS}, plugin)
 
 
-def is_complete(output: bytes) -> bool:
-    """Return whether a plug-in has printed a whole JSON object."""
-    return bool(_object(output))
-
-
 def _cluster(plugin: ExecPlugin, connection: Connection) -> dict[str, Any]:
     cluster: dict[str, Any] = {"server": connection.server}
     if connection.tls_server_name:
@@ -244,16 +239,11 @@ class _Process(asyncio.SubprocessProtocol):
 
     def _note(self) -> None:
         if self._exited.done() and not self._ended:
-            self._ended = not self._open or self._left_a_helper()
+            # Some plug-ins start an agent. Under uvloop it inherits the pipes, and keeps them open.
+            is_whole = self._status() == 0 and bool(_object(bytes(self._stdout)))
+            self._ended = not self._open or is_whole
         if (self._ended or len(self._stdout) > _OUTPUT_LIMIT) and not self.finished.done():
             self.finished.set_result(None)
-
-    def _left_a_helper(self) -> bool:
-        """Return whether the output is complete, though a leftover process keeps the pipes open.
-
-        Some plug-ins start an agent; under uvloop it inherits the pipes whatever it does.
-        """
-        return self._status() == 0 and is_complete(bytes(self._stdout))
 
     def _status(self) -> int | None:
         return None if self._transport is None else self._transport.get_returncode()

@@ -4,7 +4,7 @@
 clusters and objects.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -143,18 +143,15 @@ def _of_commit(state: FleetState) -> Standing:
 
 def _failure(waiting: Waiting) -> Standing | None:
     """Return the failure that people have to look at: others are tried again."""
-    if failed := list(_failed(waiting)):
+    failed = [
+        f"{change.cluster}, {change.subject}: {outcome.message}"
+        for change, outcome in waiting.lines
+        if outcome is not None and outcome.status is Status.FAILED
+    ]
+    if failed:
         return Standing(Reason.FAILED, f"{len(failed)} lines failed. {failed[0]}")
     if waiting.held:
         return Standing(Reason.HELD, "; ".join(one.message for one in waiting.held))
     if blocked := [change for change, _ in waiting.lines if change.action is Action.BLOCKED]:
         return Standing(Reason.BLOCKED, few(change.cluster for change in blocked))
     return None
-
-
-def _failed(waiting: Waiting) -> Iterator[str]:
-    return (
-        f"{change.cluster}, {change.subject}: {outcome.message}"
-        for change, outcome in waiting.lines
-        if outcome is not None and outcome.status is Status.FAILED
-    )
