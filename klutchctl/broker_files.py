@@ -154,7 +154,8 @@ def changes(folder: Path, output: Output) -> list[Change]:
     """
     found = []
     for path, documents in sorted(output.files.items()):
-        content, file = _content(documents), folder / path
+        texts = ["\n".join(manifests.yaml_lines(one)) for one in documents]
+        content, file = (_HEAD + "\n---\n".join(texts) + "\n").encode(), folder / path
         there = files.read(file) if file.exists() else None
         if there is not None and there != content:
             if path not in output.before:
@@ -182,11 +183,6 @@ def _made_before(folder: Path) -> dict[str, Documents]:
         for path, text in texts.items()
         if text.startswith(_HEAD.encode())
     }
-
-
-def _content(documents: Documents) -> bytes:
-    texts = ["\n".join(manifests.yaml_lines(one)) for one in documents]
-    return (_HEAD + "\n---\n".join(texts) + "\n").encode()
 
 
 def write(folder: Path, differing: list[Change]) -> None:

@@ -251,7 +251,8 @@ def clashes(owners: Mapping[str, Sequence[str]]) -> list[str]:
 
 def main() -> None:
     """Run the command line and end the process."""
-    signal.signal(signal.SIGTERM, _terminate)
+    # It ends like after Ctrl-C, with clean-up, but with the status of a SIGTERM.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(entry.ExitCode.TERMINATED))
     entry.end_after(run)
 
 
@@ -339,9 +340,3 @@ def _show_usage_error(error: typer.TyperException) -> None:
         print(f"Error: {error.format_message()}", file=sys.stderr)
     else:
         show()
-
-
-def _terminate(signal_number: int, frame: object) -> None:
-    """End like after Ctrl-C, with clean-up, but with the status of a SIGTERM."""
-    del signal_number, frame
-    sys.exit(entry.ExitCode.TERMINATED)

@@ -213,8 +213,9 @@ def _still(kind: Kind, live: Manifest) -> str:
 
 
 def _waiting(seen: Seen, terms: Terms, now: datetime, part: Decision) -> Decision:
-    left = _deadline(seen, terms, now) - now
     live = seen.app_cluster_binding
+    asked = moment(manifest.get_text(live, "metadata", "deletionTimestamp"))
+    left = (asked or now) + terms.drain_deadline - now
     if left > timedelta():
         again = left if part.again is None else min(left, part.again)
         whole = Decision.merge([part, Decision(again=again)])
@@ -249,11 +250,6 @@ def _advice(seen: Seen, now: datetime) -> str:
 def _is_new(live: Manifest) -> bool:
     condition = conditions.get(live, facts.CLEANED_UP)
     return condition is None or condition.reason != facts.CLEANUP_TIMED_OUT.reason
-
-
-def _deadline(seen: Seen, terms: Terms, now: datetime) -> datetime:
-    asked = moment(manifest.get_text(seen.app_cluster_binding, "metadata", "deletionTimestamp"))
-    return (asked or now) + terms.drain_deadline
 
 
 def konnector_lives(space: Space, now: datetime) -> bool:

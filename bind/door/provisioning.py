@@ -223,7 +223,13 @@ def _filled(seen: Seen, wanted: Wanted, space: str) -> Outcome:
     if leaving:
         return Wait(f"{leaving} of {space} is being deleted")
     if content.cluster_binding is None:
-        return (_cluster_binding(seen, wanted, space),)
+        made = objects.cluster_binding(
+            space,
+            kubeconfig_name=names.KUBECONFIG,
+            spec={"providerPrettyName": wanted.terms.pretty_name},
+            marks=UNMARKED,
+        )
+        return (Create(CLUSTER_BINDING, made, seen.cluster),)
     if not manifest.labels_of(content.cluster_binding).keys().isdisjoint(_LABELS):
         return _conflict("The binding space belongs to an AppClusterBinding")
     if seen.left:
@@ -240,16 +246,6 @@ def _leaving(content: Content) -> str:
     )
     going = (name for name, live in parts if live is not None and manifest.is_deleting(live))
     return next(going, "")
-
-
-def _cluster_binding(seen: Seen, wanted: Wanted, space: str) -> Create:
-    made = objects.cluster_binding(
-        space,
-        kubeconfig_name=names.KUBECONFIG,
-        spec={"providerPrettyName": wanted.terms.pretty_name},
-        marks=UNMARKED,
-    )
-    return Create(CLUSTER_BINDING, made, seen.cluster)
 
 
 def _accounts(seen: Seen, space: str) -> tuple[Step, ...]:

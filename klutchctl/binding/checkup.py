@@ -170,21 +170,17 @@ class _Doctor:
         findings = [*of_door(door), *self._clock(answer)]
         try:
             findings += _exported(await self._http.get(export))
-            findings += await self._routes(door)
+            named = {
+                "redeemURL": door.redeem_url,
+                "bindURL": door.bind_url,
+                "catalogueURL": door.catalogue_url,
+            }
+            for name, route in named.items():
+                findings.append(of_route(name, route, (await self._http.get(route)).status))
         except OutboundError as error:
             findings.append(problem("routes", str(error)))
         issuers = [await self._issuer(one) for one in issuers_of(door)]
         return (Examined(url, _DOOR, tuple(findings)), *issuers)
-
-    async def _routes(self, door: FrontDoor) -> Sequence[Finding]:
-        named = {
-            "redeemURL": door.redeem_url,
-            "bindURL": door.bind_url,
-            "catalogueURL": door.catalogue_url,
-        }
-        return [
-            of_route(name, url, (await self._http.get(url)).status) for name, url in named.items()
-        ]
 
     async def _issuer(self, issuer: str) -> Examined:
         try:

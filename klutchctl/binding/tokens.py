@@ -132,10 +132,7 @@ class TokenSource:
             audience=door.audience,
             subject=(subject, subject_type(subject, issuer.issuer)) if subject else None,
         )
-        return await self._token(_checked(form))
-
-    async def _token(self, form: Form) -> Secret:
-        answer = await self._sent(form)
+        answer = await self._sent(_checked(form))
         return _checked(partial(grants.tokens_of, answer.status, answer.body)).access_token
 
     async def _provider(self, issuer: str) -> Provider:

@@ -112,7 +112,9 @@ def calmed(storms: Storms, plan: Plan, *, now: datetime, terms: Terms) -> Calmed
         known = flips.get(change.ref) if _is_repair(change) else None
         if known is not None and known.differences == _differences(change):
             if _begins(known, now, terms):
-                known = flips[change.ref] = _rested(known, now, terms)
+                rest = min(_LONGEST, terms.window * 2 ** min(known.rests, 20))
+                known = replace(known, recent=(), rests=known.rests + 1, until=now + rest)
+                flips[change.ref] = known
                 begun.append(change.ref)
             if known.until is not None and known.until > now:
                 resting.append(_storm(change, known))
@@ -165,11 +167,6 @@ def _begins(one: Flips, now: datetime, terms: Terms) -> bool:
         return False
     recent = [time for time in one.recent if now - time <= terms.window]
     return len(recent) >= (1 if one.rests else terms.repairs)
-
-
-def _rested(one: Flips, now: datetime, terms: Terms) -> Flips:
-    rest = min(_LONGEST, terms.window * 2 ** min(one.rests, 20))
-    return replace(one, recent=(), rests=one.rests + 1, until=now + rest)
 
 
 def _storm(change: Change, one: Flips) -> Tripped:

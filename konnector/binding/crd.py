@@ -82,7 +82,8 @@ def plan(export: Manifest, live: Manifest | None, owner: Owner, *, unclaimed: bo
     if standing == "foreign":
         return Plan(standing)
     replaced = replaced_kind(export, live)
-    keeps = replaced or unclaimed or _is_confirmed(export, owner)
+    confirmed = manifest.annotations_of(owner.binding).get(keys.CONFIRM_VERSION)
+    keeps = replaced or unclaimed or confirmed == synced_version(export)
     kept = "" if keeps else replaced_version(export, live)
     stays = kept or replaced
     change = {} if stays else _spec_change(manifest.get_map(live, "spec"), spec(export, live))
@@ -130,11 +131,6 @@ def _schemas(versions: Iterable[Manifest]) -> dict[str, Manifest]:
         manifest.get_text(one, "name"): manifest.get_map(crd_form.plain(one), "schema")
         for one in versions
     }
-
-
-def _is_confirmed(export: Manifest, owner: Owner) -> bool:
-    confirmed = manifest.annotations_of(owner.binding).get(keys.CONFIRM_VERSION)
-    return confirmed == synced_version(export)
 
 
 def wanted(export: Manifest, owner: Owner) -> Manifest:

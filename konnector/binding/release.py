@@ -136,7 +136,8 @@ class _Left:
         is_anothers = crd.is_anothers(body, self._owner())
         if is_anothers and has_namesake:  # the namesake takes over the copies, and reports it
             return replace(seen, mappings=(), syncing=False, reported=True)
-        seen = replace(seen, copies=await self._copies(kind, seen.service_namespaces))
+        places = seen.service_namespaces if kind.namespaced else [""]
+        seen = replace(seen, copies=await copies_in(self._link.plane, kind, places))
         if is_anothers:
             return seen
         return replace(
@@ -151,10 +152,6 @@ class _Left:
         live = frozenset(manifest.uid_of(one) for one in self._bindings.all())
         marks = self._link.agent.control_plane_mode
         return Owner(self._live, live, self._link.space_uid, marks=marks)
-
-    async def _copies(self, kind: Kind, service_namespaces: frozenset[str]) -> Sequence[Object]:
-        places = service_namespaces if kind.namespaced else [""]
-        return await copies_in(self._link.plane, kind, places)
 
     async def _copied(self) -> Sequence[Object]:
         """Return the objects that came down by this binding's claims, and would by no other's."""

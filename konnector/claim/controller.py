@@ -175,7 +175,9 @@ class Claims(PairedSync):
             settled=self._settled(place, claim, copy),
             taken=taken,
             unmapped=claim is None and self._is_unmapped(place),
-            stamped=self._stamped(place.namespace, copy),
+            stamped=self.kind.namespaced
+            and not copies.are_stamped(copy)
+            and self.link.are_stamped(place.namespace),
             stamps_in=self._stamps_in(place, claim, copy),
             copied=claim is not None and self._is_copied(claim),
             left=self._returns.left(place, claim),
@@ -197,11 +199,6 @@ class Claims(PairedSync):
             return mass_loss_decide.lost(resource, self.pair.space)
         waits = self.guard.lost_for(place) < mass_loss_decide.SURE_AFTER
         return mass_loss_decide.NOT_YET if waits else ""
-
-    def _stamped(self, app_namespace: str, copy: Manifest | None) -> bool:
-        """Return whether a copy without its claim's uid is that of another life."""
-        known = copies.are_stamped(copy) or not self.kind.namespaced
-        return not known and self.link.are_stamped(app_namespace)
 
     def _stamps_in(
         self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None

@@ -1,6 +1,6 @@
 """Reconciles app namespaces with the APIServiceNamespaces of a space."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -205,7 +205,14 @@ class Namespaces:
         unbound = {one for one in resources if self._link.callbacks.binding(one) is None}
         if not unbound <= kept.noted:  # and no binding reports it
             kept.noted |= unbound
-            self._link.callbacks.notify_one(_unbound(app_namespace, sorted(unbound)))
+            message = (
+                f"App namespace {app_namespace} is gone, and its APIServiceNamespace is kept: there"
+                f" may be copies of {first_of(sorted(unbound), _NAMED)} behind it, and no"
+                " APIServiceBinding of them works here. Bind them again; or, where nobody needs"
+                " these copies any more, have the provider delete them and the APIServiceNamespace"
+            )
+            note = Note("CopiesKept", message, "Warning", action="Keep")
+            self._link.callbacks.notify_one(note)
 
     async def _is_gone(self, name: str, mapping: Manifest) -> bool:
         """Ask whether an app namespace is gone, or still another one, as the view shows it."""
@@ -254,16 +261,6 @@ class _Kept:
     since: float
     resources: Set[str] = frozenset()
     noted: Set[str] = frozenset()
-
-
-def _unbound(app_namespace: str, resources: Sequence[str]) -> Note:
-    message = (
-        f"App namespace {app_namespace} is gone, and its APIServiceNamespace is kept: there may be"
-        f" copies of {first_of(resources, _NAMED)} behind it, and no APIServiceBinding of them"
-        " works here. Bind them again; or, where nobody needs these copies any more, have the"
-        " provider delete them and the APIServiceNamespace"
-    )
-    return Note("CopiesKept", message, "Warning", action="Keep")
 
 
 _KEPT: Final = (

@@ -74,7 +74,14 @@ class ClusterBindings:
         if self._guards.mismatch():
             return decision.again
         await self._executor.execute(voided)
-        await self._executor.execute(decide.mirror(await self._still_wanted(seen)))
+        # A binding that is gone is remembered until all that it left is released: its Secret is
+        # mirrored until then.
+        targets = {
+            place: live
+            for place, live in seen.targets.items()
+            if live is not None or await self._link.callbacks.is_wanted(place)
+        }
+        await self._executor.execute(decide.mirror(replace(seen, targets=targets)))
         await self._executor.execute(self._guards.records())
         return min(_AGAIN, decision.again or _AGAIN) if seen.verdict else decision.again
 
@@ -98,18 +105,6 @@ class ClusterBindings:
             in_use=self._in_use(),
             space_uid=self._guards.space_uid,
         )
-
-    async def _still_wanted(self, seen: ClusterBindingView) -> ClusterBindingView:
-        """Leave out Secrets that are gone with the last binding that referred to them.
-
-        A binding that is gone is remembered here until all that it left is released.
-        """
-        targets = {
-            place: live
-            for place, live in seen.targets.items()
-            if live is not None or await self._link.callbacks.is_wanted(place)
-        }
-        return replace(seen, targets=targets)
 
     async def _verdict_on(self, content: bytes) -> str:
         """Return the verdict of trying a kubeconfig; one that worked is not tried again."""

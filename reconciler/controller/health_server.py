@@ -261,7 +261,8 @@ class SettledProbe:
         self._next = 0.0
 
     async def __call__(self, client: str, query: str) -> Response:
-        if not _is_here(client):
+        address = address_of(client.partition("%")[0])
+        if address is None or not address.is_loopback:
             return plain("only those on this machine may ask", status=403)
         try:
             written, within = _asked(query)
@@ -301,8 +302,3 @@ def _asked(query: str) -> tuple[Written, float]:
     if fields or not 0 <= within <= _LONGEST_WAIT:
         raise ValueError(query)
     return written, within
-
-
-def _is_here(client: str) -> bool:
-    address = address_of(client.partition("%")[0])
-    return address is not None and address.is_loopback

@@ -223,16 +223,14 @@ class _Line(asyncio.Protocol):
         self.is_open = False
         self._pool.closed(self)
         if (stream := self._stream) is not None:
-            if stream.status and error is None and self._ends_with_connection():
+            names = {name.lower() for name, _ in self._fields}
+            is_open_ended = names.isdisjoint((b"content-length", b"transfer-encoding"))
+            if stream.status and error is None and is_open_ended:
                 stream.end()
             else:
                 stream.cut()
         if not self.closed.done():
             self.closed.set_result(None)
-
-    def _ends_with_connection(self) -> bool:
-        names = {name.lower() for name, _ in self._fields}
-        return names.isdisjoint((b"content-length", b"transfer-encoding"))
 
     # The callbacks of its parser. After an answer is complete, nothing more is taken
 

@@ -266,7 +266,9 @@ def _stays(change: Change, group: list[Change], roots: frozenset[str]) -> bool:
         case Action.UPDATE | Action.REPLACE:
             return not change.only_notes and not _is_adopted(change, group)
         case Action.CREATE:
-            return change.cluster in roots and _is_lost(group)
+            actions = {one.action for one in group}
+            is_lost = bool(actions & _LIVES) and Action.ADOPT not in actions
+            return change.cluster in roots and is_lost
         case _:
             return False
 
@@ -277,8 +279,3 @@ def _is_adopted(change: Change, group: list[Change]) -> bool:
         one.action is Action.ADOPT and (change.unit is not None or one.ref == change.ref)
         for one in group
     )
-
-
-def _is_lost(group: list[Change]) -> bool:
-    actions = {change.action for change in group}
-    return bool(actions & _LIVES) and Action.ADOPT not in actions

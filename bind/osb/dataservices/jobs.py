@@ -239,7 +239,16 @@ def answered(  # noqa: PLR0911 - an answer each
         case "mark", list() as found, _:
             return _marked(seen, found)
         case "find", list() as found, _:
-            return _found(seen, found)
+            # A newer one that no object names is the one that was asked for before a crash.
+            newer = [
+                number
+                for one in found
+                if (number := manifest.get_int(one, "id")) is not None
+                and number > (seen.after or 0)
+                and number not in seen.named
+                and (not seen.is_restore or one.get("backup_id") == seen.backup)
+            ]
+            return _named(seen, min(newer)) if newer else "configure" if seen.settings else "create"
         case "create", _, int() as number:
             return _named(seen, number)
         case "configure", _, _ if is_done:
@@ -263,19 +272,6 @@ def _marked(seen: Seen, found: list[Manifest]) -> Decision:
     numbers = [number for one in found if (number := manifest.get_int(one, "id")) is not None]
     step = managed.marked(seen, {keys.OSB_AFTER: str(max(numbers, default=0))})
     return replace(writes(step, failure=managed.WRITE_FAILED), again=rules.SOON, sums_up=False)
-
-
-def _found(seen: Seen, found: list[Manifest]) -> Step:
-    """Take a newer job that no object names as the one that was asked for before a crash."""
-    newer = [
-        number
-        for one in found
-        if (number := manifest.get_int(one, "id")) is not None
-        and number > (seen.after or 0)
-        and number not in seen.named
-        and (not seen.is_restore or one.get("backup_id") == seen.backup)
-    ]
-    return _named(seen, min(newer)) if newer else "configure" if seen.settings else "create"
 
 
 def _named(seen: Seen, number: int) -> Decision:
