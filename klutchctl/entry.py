@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 if TYPE_CHECKING:
@@ -158,16 +157,11 @@ def ending_quietly() -> Iterator[None]:
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
+        signal.signal(signal.SIGINT, lambda *_: os._exit(ExitCode.INTERRUPTED))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    os._exit(ExitCode.INTERRUPTED)
 
 
 @contextmanager

@@ -169,8 +169,3 @@ def refusals_explained(folder: Path, *, variable: str) -> Iterator[None]:
 def full(folder: Path, *, variable: str) -> HostError:
     """Return the error for a disk that filled up while `folder` was written."""
     return HostError(f"no space left for {folder}", hint=HINT.format(variable=variable))
-
-
-def reports_full_disk(text: str) -> bool:
-    """Return whether the output of a program complains about a full disk."""
-    return "no space left on device" in text or "disk quota exceeded" in text.lower()

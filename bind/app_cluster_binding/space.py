@@ -55,8 +55,12 @@ def kubeconfig_problem(seen: Seen, terms: Terms) -> Condition | None:
         message = f"Kubeconfig secret {place} not found."
         return conditions.false(conditions.KUBECONFIG_SECRET_NOT_FOUND, message)
     content = kubeconfig_content(seen.source, key)
-    fault = content if isinstance(content, str) else _fault(content, terms)
-    if fault:
+    fault = (
+        content
+        if isinstance(content, str)
+        else kubeconfig.from_content(content, name="the app cluster", networks=terms.networks)
+    )
+    if isinstance(fault, str):
         message = f"Kubeconfig secret {place} {fault}"
         return conditions.false(conditions.KUBECONFIG_SECRET_INVALID, message)
     return None
@@ -170,11 +174,6 @@ def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
         return ()
     content = {**dict.fromkeys(present), **data}
     return (terms.change(refs.SECRET, live, metadata={"labels": seen.labels}, data=content),)
-
-
-def _fault(content: bytes, terms: Terms) -> str:
-    connection = kubeconfig.from_content(content, name="the app cluster", networks=terms.networks)
-    return connection if isinstance(connection, str) else ""
 
 
 def _is_granted(seen: Seen, namespace: str) -> bool:

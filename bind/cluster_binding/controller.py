@@ -122,9 +122,8 @@ class BinderRole(ObjectReconciler[str, Manifest | None]):
         live = self._roles.get("", key)
         return observed(self._roles, live or rbac.binder_role()), live
 
-    def decide(self, view: Manifest | None, now: datetime) -> Decision:
+    def decide(self, view: Manifest | None, _now: datetime) -> Decision:
         """Return one step at a time: each is a patch of exactly the seen object."""
-        del now
         cluster = self._informers.cluster.name
         steps = rbac_changes.role(cluster, CLUSTER_ROLE, view, rbac.binder_role())
         steps = steps or rbac_changes.note(cluster, view, self._granted)

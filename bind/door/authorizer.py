@@ -46,13 +46,11 @@ class Authorizer(Protocol):
 class Authenticated:
     """Lets everybody bind everything that is offered, as the original does."""
 
-    async def may_bind(self, identity: Identity, offer: Offer) -> bool:
-        del identity, offer
+    async def may_bind(self, _identity: Identity, _offer: Offer) -> bool:
         return True
 
-    async def may_see_all(self, identity: Identity) -> bool:
+    async def may_see_all(self, _identity: Identity) -> bool:
         """Return that it may not: nothing is known of it but its existence."""
-        del identity
         return False
 
 
@@ -65,9 +63,8 @@ class Rules:
     async def may_bind(self, identity: Identity, offer: Offer) -> bool:
         return self._access().allows(identity, offer)
 
-    async def may_see_all(self, identity: Identity) -> bool:
+    async def may_see_all(self, _identity: Identity) -> bool:
         """Return that it may not: rules are about templates."""
-        del identity
         return False
 
 

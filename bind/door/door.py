@@ -236,6 +236,5 @@ def _guarded(services: Services, path: str, handler: Handler) -> Handler:
     return guarded
 
 
-async def _healthy(request: Request) -> Response:
-    del request
+async def _healthy(_request: Request) -> Response:
     return Response(200, b"ok\n")

@@ -62,7 +62,17 @@ def secret_step(
     data = base64.b64encode(content).decode()
     fitting = [one for one in secrets if _leads(one, way)]
     if not fitting:
-        return CreateSecret(_new_secret(data))
+        made: Manifest = {
+            "apiVersion": SECRET.api_version,
+            "kind": SECRET.kind,
+            "metadata": {
+                "generateName": names.KUBECONFIG_GENERATE_NAME,
+                "namespace": names.KLUTCH_NAMESPACE,
+            },
+            "type": "Opaque",
+            "data": {names.KUBECONFIG: data},
+        }
+        return CreateSecret(made)
     live = min(fitting, key=lambda one: (manifest.name_of(one) not in used, manifest.name_of(one)))
     name = manifest.name_of(live)
     if api.kubeconfig_content(live, names.KUBECONFIG) == content:
@@ -83,19 +93,6 @@ def _leads(secret: Manifest, way: Connection) -> bool:
         return isinstance(content, bytes) and _way_of(content) == way
     except BadAnswer:
         return False
-
-
-def _new_secret(data: str) -> Manifest:
-    return {
-        "apiVersion": SECRET.api_version,
-        "kind": SECRET.kind,
-        "metadata": {
-            "generateName": names.KUBECONFIG_GENERATE_NAME,
-            "namespace": names.KLUTCH_NAMESPACE,
-        },
-        "type": "Opaque",
-        "data": {names.KUBECONFIG: data},
-    }
 
 
 def new_binding(

@@ -366,7 +366,6 @@ def _is_local(host: str, port: int) -> bool:
         return False
 
 
-def _page(request: Request, status: int, heading: str, text: str = "") -> Response:
-    del request
+def _page(_request: Request, status: int, heading: str, text: str = "") -> Response:
     body = Template(_PAGE).substitute(heading=html.escape(heading), text=html.escape(text))
     return Response(status, body.encode(), "text/html; charset=utf-8", _HEADERS)

@@ -123,7 +123,8 @@ class Speaker(News):
         self._now = now
 
     def cannot_be_used(self, why: str) -> None:
-        self._show(apply_report.fleet_unreadable(why), sys.stderr)
+        then = "Nothing is changed until the files can be used again."
+        self._show(apply_report.round_failed(why, then), sys.stderr)
 
     def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem], *, same: bool) -> None:
         self._show(apply_report.fleet_read(fleet, warnings, same=same), sys.stderr)

@@ -37,10 +37,9 @@ class News(Observer, ABC):
             self.cannot_be_used(why)
 
     def read(
-        self, fleet: Fleet, found: SourceState | None, warnings: Sequence[Problem] | None
+        self, fleet: Fleet, _found: SourceState | None, warnings: Sequence[Problem] | None
     ) -> None:
         """Log the files in use; None instead of warnings means that they did not change."""
-        del found
         before, self._fleet = self._fleet, fleet
         if warnings is None and self._of_files == "":
             return
@@ -148,18 +147,15 @@ class Vitals(Observer):
             return ""
         return ailment(self._signs, time.monotonic(), interval=self._interval)
 
-    def unreadable(self, error: Exception) -> None:
-        del error
+    def unreadable(self, _error: Exception) -> None:
         self._signs = replace(self._signs, readable=False)
 
     def read(
-        self, fleet: Fleet, found: SourceState | None, warnings: Sequence[Problem] | None
+        self, _fleet: Fleet, _found: SourceState | None, _warnings: Sequence[Problem] | None
     ) -> None:
-        del fleet, found, warnings
         # While there were no files there were no rounds to make.
         at = self._signs.round_at if self._signs.readable else time.monotonic()
         self._signs = Signs(round_at=at, readable=True)
 
-    def ended(self, task: Task, result: RoundResult, seconds: float) -> None:
-        del task, result, seconds
+    def ended(self, _task: Task, _result: RoundResult, _seconds: float) -> None:
         self._signs = replace(self._signs, round_at=time.monotonic())

@@ -216,15 +216,13 @@ class FleetMetrics(Collector, Observer):
     def notification(self, sink: str, result: str) -> None:
         self._notifications.labels(sink, result).inc()
 
-    def unreadable(self, error: Exception) -> None:
-        del error
+    def unreadable(self, _error: Exception) -> None:
         self._readable.set(0)
         self._failures.inc()
 
     def read(
-        self, fleet: Fleet, found: SourceState | None, warnings: Sequence[Problem] | None
+        self, fleet: Fleet, _found: SourceState | None, _warnings: Sequence[Problem] | None
     ) -> None:
-        del found, warnings
         self._readable.set(1)
         self._read.set(self._now())
         for plane in fleet.control_planes:

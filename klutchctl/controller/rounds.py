@@ -224,9 +224,8 @@ class Publishing(Observer):
         self._states.put(state)
 
     def read(
-        self, fleet: Fleet, found: SourceState | None, warnings: Sequence[Problem] | None
+        self, fleet: Fleet, found: SourceState | None, _warnings: Sequence[Problem] | None
     ) -> None:
-        del warnings
         if found is not None:
             self._signature, self.snapshot = found.signature, found.snapshot
         state = fleet_state.source_read(self._looked(), fleet, self._signature, now=self._now())

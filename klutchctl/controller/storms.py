@@ -104,7 +104,11 @@ class Calmed:
 
 def calmed(storms: Storms, plan: Plan, *, now: datetime, terms: Terms) -> Calmed:
     """Hold back the lines of a plan that would repair a storm that rests."""
-    flips = {ref: one for ref, one in storms.flips.items() if not _is_over(one, now, terms)}
+    flips = {
+        ref: one
+        for ref, one in storms.flips.items()
+        if now - max([*one.recent, *([one.until] if one.until else [])]) <= terms.window
+    }
     begun: list[Ref] = []
     resting: list[Tripped] = []
     changes: list[Change] = []
@@ -154,11 +158,6 @@ def _is_repair(change: Change) -> bool:
 def _differences(change: Change) -> bytes:
     fields = [[one.path, one.before, one.after] for one in change.fields]
     return canonical({"action": change.action.value, "fields": fields})
-
-
-def _is_over(one: Flips, now: datetime, terms: Terms) -> bool:
-    latest = max([*one.recent, *([one.until] if one.until else [])])
-    return now - latest > terms.window
 
 
 def _begins(one: Flips, now: datetime, terms: Terms) -> bool:

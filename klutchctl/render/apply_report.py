@@ -358,14 +358,9 @@ def fleet_read(fleet: Fleet, warnings: Sequence[Problem], *, same: bool = False)
     return "\n".join([*lines, *(f"Warning: {visible(str(one))}" for one in warnings)])
 
 
-def fleet_unreadable(sentence: str) -> str:
-    """Return that the files are of no use, and the effect of that."""
-    return f"{visible_lines(sentence)}\nNothing is changed until the files can be used again."
-
-
-def round_failed(sentence: str) -> str:
-    """Return that a round did not come to its end."""
-    return f"{visible_lines(sentence)}\nThis is tried again."
+def round_failed(sentence: str, then: str = "This is tried again.") -> str:
+    """Return that a round did not come to its end, or could not begin, and the effect of that."""
+    return f"{visible_lines(sentence)}\n{then}"
 
 
 def round_ended(task: Task, result: Report, seconds: float, *, first: bool = False) -> str:

@@ -266,10 +266,7 @@ def _port_source(layout: Layout, within: range | None = None) -> NewPorts:
 def _settle(layout: Layout, target: State, plan: Plan, new_ports: NewPorts) -> State:
     """Stop servers that should not run, unless replaced; check ports, write every file."""
     while True:
-        expected = [*servers.of_clusters(layout, target, plan.tuning)]
-        for addon, kit in plan.running:
-            expected += addon.servers(layout, target, kit)
-        decision = processes.decide(expected, _ours(layout, target, plan))
+        decision = processes.decide(_expected(layout, target, plan), _ours(layout, target, plan))
         beside = {server.identity for server in decision.start if server.launch}
         _stop_all(layout, [one for one in decision.stop if one.identity not in beside])
         left = {one.identity for one in decision.stop} & beside
@@ -286,6 +283,11 @@ def _settle(layout: Layout, target: State, plan: Plan, new_ports: NewPorts) -> S
                 " --reassign-ports (its kubeconfig changes)",
             )
         target = state.with_new_ports(target, taken, new_ports=new_ports)
+
+
+def _expected(layout: Layout, target: State, plan: Plan) -> Sequence[Server]:
+    beside = (addon.servers(layout, target, kit) for addon, kit in plan.running)
+    return (*servers.of_clusters(layout, target, plan.tuning), *itertools.chain(*beside))
 
 
 def _ours(layout: Layout, target: State, plan: Plan) -> Sequence[processes.Observed]:

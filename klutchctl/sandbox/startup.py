@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from klutchctl import files
 from klutchctl.sandbox import processes
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import (
@@ -129,7 +128,7 @@ def failed(server: Server, fault: str) -> HostError:
     lines = last_words(server.log)
     text = "".join(f"\n  {line}" for line in lines)
     hint = f"Its log {server.log} ends with:{text}" if text else f"Its log {server.log} is empty"
-    if files.reports_full_disk(hint):
+    if "no space left on device" in hint or "disk quota exceeded" in hint.lower():
         hint = f"Make room on the disk and run the command again. {hint}"
     return HostError(f"{server.name} {fault}", hint=hint)
 

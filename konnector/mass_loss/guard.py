@@ -218,8 +218,7 @@ class SpaceGuards:
             self._recorded = decide.recorded(self._views.mappings.all(), keys.APP_CLUSTER_UID)
         return self._recorded | self._space_records
 
-    def _mapping_changed(self, key: ObjectKey) -> None:
-        del key
+    def _mapping_changed(self, _key: ObjectKey) -> None:
         self._recorded = None
 
     def _cluster_binding_changed(self, key: ObjectKey) -> None:

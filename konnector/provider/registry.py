@@ -300,13 +300,11 @@ class OneProvider(TaskSupervisor):
 AnyProviders: TypeAlias = Providers | OneProvider
 
 
-async def _never(content: bytes) -> Probed:
-    del content
+async def _never(_content: bytes) -> Probed:
     return Probed(fault="no kubeconfig is mirrored in control-plane mode")
 
 
-async def _unasked(place: ObjectKey) -> bool:
-    del place
+async def _unasked(_place: ObjectKey) -> bool:
     return False
 
 

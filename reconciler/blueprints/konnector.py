@@ -129,7 +129,10 @@ def space_deployment(
     container = {"args": _arguments(served), **stated, "image": image_of(stated, image)}
     pod = _pod(image, container, beside=_confinement_of_space(stated) if confined else {})
     if forced:
-        pod = {**pod, "containers": [_with_variables(get_maps(pod, "containers")[0], forced)]}
+        first = get_maps(pod, "containers")[0]
+        env = [each for each in get_maps(first, "env") if get_text(each, "name") not in forced]
+        env += ({"name": key, "value": value} for key, value in forced.items())
+        pod = {**pod, "containers": [{**first, "env": env}]}
     return build(
         DEPLOYMENT,
         names.konnector_deployment(served.name),
@@ -155,11 +158,6 @@ def limit_range(space: str) -> Manifest:
     """Return the limits of a container in a binding space, whatever its overrides are."""
     most: Manifest = {"type": "Container", "default": _USUAL, "max": _MOST}
     return build(LIMIT_RANGE, names.KONNECTOR, namespace=space, spec={"limits": [most]})
-
-
-def _with_variables(container: Manifest, forced: Mapping[str, str]) -> Manifest:
-    others = [each for each in get_maps(container, "env") if get_text(each, "name") not in forced]
-    return {**container, "env": [*others, *({"name": k, "value": v} for k, v in forced.items())]}
 
 
 def image_in(deployment: Manifest) -> str:

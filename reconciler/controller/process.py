@@ -49,8 +49,7 @@ class SignalHandler:
         for number in _SIGNALS:
             signal.signal(number, self._hear)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
         if self._asked:
             os._exit(1)
         self._asked = True

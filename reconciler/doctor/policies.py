@@ -212,6 +212,10 @@ def _konnector(scope: Scope) -> Iterator[Rule]:
         ),
         message="it gives the roles of a konnector only, and to a konnector only",
     )
+    # More than any konnector of the fleet needs, and nothing that none needs. Of the Secret with
+    # its kubeconfig, the rest of its name is known when it is deployed.
+    secret = rbac.minimal_inside(names.KUBECONFIG_GENERATE_NAME)
+    rules = (*rbac.minimal(scope.services, scope.claimed), *secret)
     yield of_kind(
         cel.about(refs.CLUSTER_ROLE),
         must=cel.either(
@@ -219,21 +223,11 @@ def _konnector(scope: Scope) -> Iterator[Rule]:
             cel.both(
                 f"variables.name in {cel.texts(KONNECTOR_ROLES)}",
                 cel.NOT_AGGREGATED,
-                *(() if scope.full else (_only(_rules(scope)),)),
+                *(() if scope.full else (_only(rules),)),
             ),
         ),
         message="it writes the roles of a konnector only, with what the fleet's services need",
     )
-
-
-def _rules(scope: Scope) -> tuple[Manifest, ...]:
-    """Return more than any konnector of the fleet needs, and nothing that none needs.
-
-    Of the Secret with its kubeconfig it is known how names begin that klutchctl or `kubectl bind`
-    gives it; the rest of it when it is deployed.
-    """
-    kubeconfig = names.KUBECONFIG_GENERATE_NAME
-    return (*rbac.minimal(scope.services, scope.claimed), *rbac.minimal_inside(kubeconfig))
 
 
 def _only(rules: Sequence[Manifest]) -> str:

@@ -56,15 +56,11 @@ class KeptDefinitions:
     def keep(self, cluster: str, read: Mapping[str, Manifest | None]) -> None:
         for name, one in read.items():
             if one is not None and conditions.get(one, ESTABLISHED, TRUE) is not None:
-                self._kept.setdefault(cluster, {})[name] = _slim(one)
-
-
-def _slim(definition: Manifest) -> Manifest:
-    metadata = m.get_map(definition, "metadata")
-    return {
-        "metadata": {key: metadata[key] for key in _KEPT if key in metadata},
-        "status": {"conditions": [*m.get_maps(definition, "status", "conditions")]},
-    }
+                metadata = m.get_map(one, "metadata")
+                self._kept.setdefault(cluster, {})[name] = {
+                    "metadata": {key: metadata[key] for key in _KEPT if key in metadata},
+                    "status": {"conditions": [*m.get_maps(one, "status", "conditions")]},
+                }
 
 
 T = TypeVar("T")

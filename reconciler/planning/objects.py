@@ -64,7 +64,10 @@ def owned_changes(
         return (replace(draft, action=Action.BLOCKED, reason=refused),)
     fields = tuple(_single(differences(live, stated, whole=wanted.manifest)))
     if manifest.get_text(live, *_FLEET) or not manifest.labels_of(stated):
-        return (_updated(draft, fields, live, stated, former=_former(live, wanted)),)
+        # The cluster may have had another name when we labelled it (mapping.md 2).
+        known = manifest.get_text(live, "metadata", "labels", keys.CLUSTER)
+        former = "" if known == wanted.cluster else known
+        return (_updated(draft, fields, live, stated, former=former),)
     marks = tuple(one for one in fields if one.path in _MARK_PATHS)
     rest = tuple(one for one in fields if one not in marks)
     reason = "taken over as it is"
@@ -104,12 +107,6 @@ def _marks_of(stated: Manifest) -> Manifest:
         if marks := {name: value for name, value in stated_marks.items() if name in known}:
             kept[field] = marks
     return {"apiVersion": stated["apiVersion"], "kind": stated["kind"], "metadata": kept}
-
-
-def _former(live: Manifest, wanted: Wanted) -> str:
-    """Return the name that the cluster had when we labelled an object, or "" (mapping.md 2)."""
-    known = manifest.get_text(live, "metadata", "labels", keys.CLUSTER)
-    return "" if known == wanted.cluster else known
 
 
 def _updated(

@@ -70,7 +70,9 @@ def prunes(site: Site) -> tuple[Prune, ...]:
         if key in site.fleet.units or key in found:
             continue
         ref = index.ref(kind, live)
-        policy = letting_go.get(name) or _policy(live)
+        own = annotations_of(live).get(keys.DELETION_POLICY, "")
+        own = own if own in set(DeletionPolicy) else DeletionPolicy.RELEASE
+        policy = letting_go.get(name) or DeletionPolicy(own)
         steps = tuple(_release(site, key, ref))
         subject = labels_of(live).get(keys.BINDING) or name
         found[key] = Prune(key, subject, ref, live, policy, steps, policy, site.root)
@@ -177,12 +179,6 @@ def unit_of(cluster: str, name: str) -> UnitKey:
     """Return the unit that objects named `plural.group` are of."""
     resource, _, group = name.partition(".")
     return UnitKey(cluster, group, resource)
-
-
-def _policy(live: Manifest) -> DeletionPolicy:
-    """Return the policy for a unit that left: that of its binding, else Release."""
-    annotated = annotations_of(live).get(keys.DELETION_POLICY, "")
-    return DeletionPolicy(annotated) if annotated in set(DeletionPolicy) else DeletionPolicy.RELEASE
 
 
 def _instances(count: int | None) -> str:

@@ -94,13 +94,10 @@ def artifact_of(live: Manifest | None, name: FluxName, *, verified: bool) -> Flu
         raise Unverified(f"{name}: {why}", revision="")
     pinned = artifact.pinned(f"{url}@{digest}", where=str(name))
     note = f"{name} is suspended in Flux" if get(live, "spec", "suspend") is True else ""
-    return FluxArtifact(pinned, _id(get_text(found, "metadata", _COMMIT), revision), note)
-
-
-def _id(*revisions: str) -> str:
-    """Return the first id in revisions of Flux: main@sha1:ID, latest@sha256:ID or sha256:ID."""
-    found = (_ID.fullmatch(one.rpartition("@")[2]) for one in revisions)
-    return next((one[1] for one in found if one is not None), revisions[-1])
+    # Revisions of Flux are main@sha1:ID, latest@sha256:ID or sha256:ID.
+    revisions = (get_text(found, "metadata", _COMMIT), revision)
+    ids = (_ID.fullmatch(one.rpartition("@")[2]) for one in revisions)
+    return FluxArtifact(pinned, next((one[1] for one in ids if one is not None), revision), note)
 
 
 class FluxSource(Polled):

@@ -140,7 +140,14 @@ class Folder(Polled):
         snapshot = await asyncio.to_thread(
             disk.read_folder, self._path, check_owner=self._check_owner, whole=True
         )
-        return SourceState(mark_of(snapshot), snapshot)
+        mark = digest(
+            {
+                "files": snapshot.digests(snapshot.files),
+                "unread": {path: str(problem) for path, problem in snapshot.unread.items()},
+                "place": [snapshot.entry, snapshot.folder, snapshot.revision],
+            }
+        )
+        return SourceState(mark, snapshot)
 
     async def _listen(self) -> None:
         """Note news for as long as the task lives, whatever becomes of the folder."""
@@ -164,17 +171,6 @@ class Folder(Polled):
                 self.look_soon()
             if os.stat(top).st_ino != inode:
                 return
-
-
-def mark_of(snapshot: Snapshot) -> str:
-    """Return a digest that distinguishes these files from all others."""
-    return digest(
-        {
-            "files": snapshot.digests(snapshot.files),
-            "unread": {path: str(problem) for path, problem in snapshot.unread.items()},
-            "place": [snapshot.entry, snapshot.folder, snapshot.revision],
-        }
-    )
 
 
 class GitRef(Polled):

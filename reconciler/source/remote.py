@@ -348,9 +348,8 @@ class _Callbacks(pygit2.RemoteCallbacks):
             return pygit2.UserPass(user, self._token(self._keys.token).reveal())
         raise self._refused("the server asks for a credential, and there is none")
 
-    def certificate_check(self, certificate: None, valid: bool, host: bytes) -> bool:
+    def certificate_check(self, _certificate: None, valid: bool, host: bytes) -> bool:
         """Believe only certificates of the trust store, or of known_hosts."""
-        del certificate
         return valid and host.decode("ascii", "replace").lower() == self._url.host.lower()
 
     def transfer_progress(self, stats: pygit2.remotes.TransferProgress) -> None:

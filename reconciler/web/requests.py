@@ -107,9 +107,8 @@ RefusalPage: TypeAlias = Callable[[Request, int, str], Response]
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-def plain(request: Request, status: int, sentence: str) -> Response:
+def plain(_request: Request, status: int, sentence: str) -> Response:
     """Return a refusal as a line of text."""
-    del request
     return Response(status, f"{sentence}\n".encode())
 
 

@@ -40,9 +40,8 @@ class Api:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def export(self, request: Request) -> Response:
+    async def export(self, _request: Request) -> Response:
         """Answer `/export`, to the byte as the original does."""
-        del request
         settings = self._services.settings
         document = answers.binding_provider(
             authorize_url=settings.authorize, pretty_name=settings.pretty_name
@@ -53,9 +52,8 @@ class Api:
         """Answer `/`, where there are pages; CLIs, which accept no HTML, get that of `/export`."""
         return answers.redirect("/ui/") if request.wants_html else await self.export(request)
 
-    async def front_door(self, request: Request) -> Response:
+    async def front_door(self, _request: Request) -> Response:
         """Answer `/.well-known/klutch-bind`: the abilities of this door beyond the original's."""
-        del request
         return answers.document(answers.front_door(self._services.settings))
 
     async def redeem(self, request: Request) -> Response:

@@ -46,12 +46,6 @@ def tls_folder(layout: Layout) -> Path:
     return layout.services / "tls"
 
 
-def webhook_address(services: Services) -> str:
-    """Return where the API server reaches the conversion webhook of the provider, or ""."""
-    port = services.ports.get(_WEBHOOK)
-    return f"https://{LOOPBACK}:{port}/convert" if port else ""
-
-
 def probes(ports: Mapping[str, int]) -> Mapping[Component, Probe]:
     return {
         Component.CROSSPLANE: HttpProbe(ports.get(_HEALTH, 0), "/readyz"),
@@ -111,8 +105,9 @@ async def install(run: Run, cluster: KubeCluster, built: Mapping[Component, Path
     assert services is not None
     await _check_upgrade(cluster, services, run.layout)
     authority = (tls_folder(run.layout) / "ca.crt").read_bytes()
+    port = services.ports.get(_WEBHOOK)
     webhook: Manifest = {
-        "url": webhook_address(services),
+        "url": f"https://{LOOPBACK}:{port}/convert" if port else "",
         "caBundle": base64.b64encode(authority).decode(),
     }
     definitions = [_converted(crd, webhook) for folder in built.values() for crd in _crds(folder)]

@@ -88,11 +88,18 @@ def flag(ports: MonitoringPorts, program: str) -> str:
 def contents(layout: Layout, ports: MonitoringPorts, kit: MonitoringKit) -> dict[Path, bytes]:
     """Return the files of Prometheus; their names change with their content."""
     rules = json.dumps({"groups": kit.groups}, indent=1).encode()
-    scraped = [_job(name, port) for name, port in ports.programs.items()]
     settings = {
         "global": {"scrape_interval": kit.interval, "evaluation_interval": kit.interval},
         "rule_files": [_RULES],
-        "scrape_configs": scraped,
+        "scrape_configs": [
+            {
+                "job_name": name,
+                # The label `cluster` of our metrics is one of theirs.
+                "honor_labels": True,
+                "static_configs": [{"targets": [f"{LOOPBACK}:{port}"]}],
+            }
+            for name, port in ports.programs.items()
+        ],
     }
     configuration = json.dumps(settings, indent=1).encode()
     folder = layout.monitoring / f"config-{hashlib.sha256(configuration + rules).hexdigest()[:8]}"
@@ -159,12 +166,6 @@ def facts(layout: Layout, state: State) -> dict[str, Any]:
     assert ports is not None
     flags = {name: flag(ports, name) for name in ports.programs}
     return {"monitoring": {"url": url(ports), "flags": flags, "folder": str(layout.monitoring)}}
-
-
-def _job(name: str, port: int) -> dict[str, Any]:
-    targets = {"targets": [f"{LOOPBACK}:{port}"]}
-    # The label `cluster` of our metrics is one of theirs.
-    return {"job_name": name, "honor_labels": True, "static_configs": [targets]}
 
 
 ADDON: Final = Addon("monitoring", find, extend, servers, start, details=details, facts=facts)

@@ -159,9 +159,8 @@ class _Site:
         return handler
 
     def _unit(
-        self, index: Index, parts: Mapping[str, str], query: Query, now: datetime
+        self, index: Index, parts: Mapping[str, str], _query: Query, now: datetime
     ) -> Page | None:
-        del query
         key = parts["cluster"], parts["unit"]
         return unit(index, *key, now, explain=self.explain, docs=self.docs)
 
