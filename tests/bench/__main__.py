@@ -1,6 +1,6 @@
-"""`make bench`: our client, a large fleet, a cache, a backend, its door, brokers, a board.
+"""`make bench`: our client, a large fleet, a backend, its door, brokers, a board.
 
-`make bench ARGS=clients`, `plans`, `applies`, `watches`, `events`, `backends`, `doors`, `boards`,
+`make bench ARGS=clients`, `plans`, `applies`, `watches`, `backends`, `doors`, `boards`,
 `brokers`, `konnectors` and `widths` run one part each, as the modules of these names say.
 """
 
@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Final
 
 PARTS: Final = (
-    "clients", "plans", "applies", "watches", "events", "backends", "doors", "boards", "brokers",
+    "clients", "plans", "applies", "watches", "backends", "doors", "boards", "brokers",
     "konnectors", "widths",
 )  # fmt: skip
 
