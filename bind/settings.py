@@ -99,7 +99,9 @@ def parse(arguments: Sequence[str]) -> Settings:
 
 def _parser() -> flags.Parser:
     parser = flags.Parser(
-        "klutch-bind", "The backend of Klutch on a control plane: binding spaces, rights, exports."
+        "klutch-bind",
+        "The backend of Klutch on a control plane: binding spaces, rights, exports.",
+        example="--context control-plane --template-namespace offers --leader-election=false",
     )
     parser.access("control plane")
     parser.section("spaces and exports")

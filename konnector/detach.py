@@ -45,6 +45,7 @@ def parse(arguments: Sequence[str]) -> Asked:
         "konnector detach",
         "Removes the konnector's finalizers from claims, after their control plane is gone for "
         "good. Then you can delete the claims. It deletes nothing. Stop the konnector first.",
+        example="--context app-1 databases.example.org",
     )
     parser.add_argument("binding", nargs="*", help="APIServiceBindings, by name (default: all)")
     parser.add_argument(

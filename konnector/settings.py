@@ -135,9 +135,9 @@ def _grace(text: str) -> timedelta | None:
 def _parser() -> flags.Parser:
     parser = flags.Parser(
         "konnector",
-        "The agent of Klutch: claims go up to the control plane, status and credentials come down.",
-        epilog="`konnector detach` removes finalizers after the control plane is gone for good; "
-        "`konnector detach --help` lists its flags.",
+        "The agent of Klutch: claims go up to the control plane, status and credentials come down. "
+        "`konnector detach` removes finalizers after the control plane is gone for good.",
+        example="--context app-1 --leader-election=false -v 4",
     )
     parser.access("clusters", _KUBECONFIG)
     parser.table(

@@ -56,7 +56,9 @@ def parse(arguments: Sequence[str]) -> Settings:
 
 def _parser() -> flags.Parser:
     parser = flags.Parser(
-        "klutch-osb", "Serves the offers of Open Service Brokers, as kinds of a control plane."
+        "klutch-osb",
+        "Serves the offers of Open Service Brokers, as kinds of a control plane.",
+        example="--context control-plane --namespace klutch-osb --leader-election=false",
     )
     parser.access("control plane")
     parser.table(

@@ -33,9 +33,8 @@ class Deletions:
         """
         if not (why := await self._why(seen, claim, terms)):
             app = self._link.agent.app
-            ref = Ref(app.name, self._pair.kind, *seen.place)
-            live = await app.get(ref, metadata_only=True) or {}
-            if uid_of(live) != uid_of(claim) or not is_deleting(live):
+            live = await app.get(Ref(app.name, self._pair.kind, *seen.place), metadata_only=True)
+            if not live or uid_of(live) != uid_of(claim) or not is_deleting(live):
                 raise Early(SOON)
         return why
 

@@ -6,6 +6,7 @@ Whatever is wrong with one is a ConfigError that names it.
 import argparse
 import math
 import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
@@ -71,12 +72,21 @@ class Flag(NamedTuple):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser without abbreviations, with sections in its help. Raises ConfigError."""
+    """A parser without abbreviations, with sections and an example in its help.
+
+    Raises ConfigError.
+    """
 
     _section: argparse._ArgumentGroup | None = None
 
-    def __init__(self, prog: str, description: str, *, epilog: str = "") -> None:
-        super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
+    def __init__(self, prog: str, description: str, *, example: str) -> None:
+        super().__init__(
+            prog=prog,
+            description=textwrap.fill(description),
+            epilog=f"Example:\n  {prog} {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
 
     def error(self, message: str) -> NoReturn:
         """Raise a ConfigError, as for every other error."""
@@ -84,7 +94,7 @@ class Parser(argparse.ArgumentParser):
 
     def section(self, title: str, description: str | None = None) -> None:
         """Show the flags that follow below a title."""
-        self._section = self.add_argument_group(title, description)
+        self._section = self.add_argument_group(title, textwrap.fill(description or ""))
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         if self._section is None:

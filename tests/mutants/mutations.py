@@ -257,7 +257,7 @@ PERMISSION_CLAIMS: Final = (
     ),
     _guard(
         "deletes-by-the-view",
-        r"uid_of\(live\) != uid_of\(claim\) or not is_deleting\(live\)",
+        r"not live or uid_of\(live\) != uid_of\(claim\) or not is_deleting\(live\)",
         "a copy goes for a deletion that a restore took back",
         f"{_MODEL}losses.py",
     ),

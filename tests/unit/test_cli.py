@@ -22,6 +22,7 @@ from klutchctl.entry import ExitCode
 from klutchctl.main import clashes
 from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings
+from konnector import detach
 from konnector import settings as konnector_settings
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.live import Live, dump_live
@@ -360,6 +361,22 @@ def test_help_has_a_short_summary_and_an_example_that_runs(name, capsys):
     program, *arguments = shlex.split(example)
     assert (program, arguments[: len(name.split())]) == ("klutchctl", name.split())
     assert main.run([*arguments, "--help"]) == 0  # its options exist
+
+
+AGENTS = {
+    "konnector": lambda given: konnector_settings.parse(given, {}),
+    "konnector detach": detach.parse,
+    "klutch-bind": backend_settings.parse,
+    "klutch-osb": osb_settings.parse,
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_help_of_an_agent_ends_with_an_example_that_is_taken(name, capsys):
+    with pytest.raises(SystemExit):
+        AGENTS[name](["--help"])
+    example = capsys.readouterr().out.rpartition("Example:\n")[2]
+    AGENTS[name](shlex.split(example.partition(name)[2]))
 
 
 def test_help_shows_options_in_groups(capsys):

@@ -56,7 +56,10 @@ def run(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> Settings:
     """Return the settings that these arguments say. Raises ConfigError, and SystemExit(0)."""
-    parser = flags.Parser(_NAME, "Serves databases by the Open Service Broker API.")
+    example = "--postgresql admin.url --data keys --credentials reach.yaml"
+    parser = flags.Parser(
+        _NAME, "Serves databases by the Open Service Broker API.", example=example
+    )
     text = parser.add_argument
     text("--postgresql", required=True, type=Path, help="file with the URL of an administrator")
     text("--data", required=True, type=Path, help="folder for the key that passwords follow from")

@@ -50,7 +50,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> Settings:
     """Return the settings that these arguments say. Raises ConfigError, and SystemExit(0)."""
-    parser = flags.Parser(MANAGER, "Serves databases, credentials, backups and restores.")
+    about = "Serves databases, credentials, backups and restores."
+    example = "--kubeconfig cp.yaml --postgresql admin.url --binaries /usr/bin --data dumps"
+    parser = flags.Parser(MANAGER, about, example=example)
     text = parser.add_argument
     text("--kubeconfig", required=True, help="file whose current context is the control plane")
     text("--postgresql", required=True, type=Path, help="file with the URL of an administrator")
