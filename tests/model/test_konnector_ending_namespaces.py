@@ -264,7 +264,7 @@ async def test_namespaces_go_beside_a_script_and_a_crd_that_wait(
                 await end(one)
                 await asyncio.sleep(1200 / number)
             await until(lambda: has_ended(*every), within=600)
-            await settled(running)
+            await settled(running, within=600)  # two Events a second
             assert await losses.says(scene, *MASS)
             assert await losses.cause(elsewhere, MASS[0]) == ""
             assert await all_wait(script, crd)
