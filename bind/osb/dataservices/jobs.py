@@ -248,13 +248,20 @@ def answered(  # noqa: PLR0911 - an answer each
                 and number not in seen.named
                 and (not seen.is_restore or one.get("backup_id") == seen.backup)
             ]
-            return _named(seen, min(newer)) if newer else "configure" if seen.settings else "create"
+            further: Purpose = "configure" if seen.settings else "create"
+            return _named(seen, min(newer)) if newer else _still(seen, further)
         case "create", _, int() as number:
             return _named(seen, number)
         case "configure", _, _ if is_done:
-            return "create"
+            return _still(seen, "create")
     stated = () if purpose in ("read", "delete") else (CREATING,)
     return _failed(seen, answer.problem, None, *stated)
+
+
+def _still(seen: Seen, purpose: Purpose) -> Step:
+    """Return the question that follows: "deleted while the list was read" has none."""
+    step = _next(seen)
+    return purpose if step == "find" else step
 
 
 def _failed(seen: Seen, problem: str, pause: timedelta | None, *stated: Condition) -> Decision:

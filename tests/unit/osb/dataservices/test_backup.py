@@ -106,6 +106,16 @@ def test_after_a_crash_the_newer_one_that_no_object_names_is_ours(kind):
     assert at_provider(named)["id" if kind is BACKUP else "restoreId"] == 7
 
 
+@both
+@pytest.mark.parametrize("purpose", ["find", "configure"])
+@pytest.mark.parametrize("gone", ["wish", "pause", "config"])
+def test_what_is_not_asked_for_any_more_once_an_answer_comes_is_not_begun(kind, purpose, gone):
+    marks = {keys.OSB_AFTER: "5", keys.PAUSED: str(gone == "pause").lower()}
+    marked = live(kind, annotations=marks, **(DELETED if gone == "wish" else {}))
+    config = None if gone == "config" else objects.CONFIG
+    assert isinstance(answered(seen(marked, config=config), purpose, jobs(3, 5)), Decision)
+
+
 UNREAD = [Unsent("no way"), Unknown("HTTP 500", 500), Reply(200, {"id": 1}), Reply(404, {})]
 
 
