@@ -72,9 +72,10 @@ class PermissionClaims(PairedSync):
         """Let these rules hold from now on."""
         if tuple(rules) != self._rules:
             self._rules = tuple(rules)
-            for ended in tuple(self._ended):  # the loss that it may be goes with its binding
-                if ended[0] == keys.OWNER_PROVIDER:
-                    del self._ended[ended]
+            # An end here may be a loss, which is known as long as its binding is there.
+            self._ended = {
+                one: uid for one, uid in self._ended.items() if one[0] == keys.OWNER_CONSUMER
+            }
             self.enqueue_everything()
 
     @property
@@ -116,7 +117,7 @@ class PermissionClaims(PairedSync):
         kept = False
         if _ends(seen):
             seen = await self._afresh(seen)
-            kept = _ends(seen) and await self._is_kept(seen)
+            kept = _ends(seen) and (self._is_losing(seen) or await self._is_kept(seen))
         decision = NOTHING if kept else decide.decide(seen)
         orphan = _orphan(seen)
         if self.guard.note(place, orphan=orphan is not None):
@@ -253,7 +254,12 @@ class PermissionClaims(PairedSync):
                 return True
         if seen.rules is not self._rules:
             raise Early(SOON)
-        return self._services.is_losing(self.kind, seen.claim_place)
+        return self._is_losing(seen)
+
+    def _is_losing(self, seen: Seen) -> bool:
+        return owner_of(seen.consumer) == keys.OWNER_PROVIDER and (
+            self._services.is_losing(self.kind, seen.claim_place)
+        )
 
     def report(self, place: ObjectKey, problem: str) -> None:
         """Report at the bindings the problem of an object; "" for none any more."""
