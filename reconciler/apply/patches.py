@@ -105,11 +105,6 @@ def unserved(crd: Manifest) -> Manifest | None:
     return None if change is None else {"spec": change}
 
 
-def undrained(binding: Manifest) -> Manifest | None:
-    """Let a binding go for which a konnector that is gone had asked to be waited for."""
-    return unfinalized(keys.DRAIN)(binding) if manifest.is_deleting(binding) else None
-
-
 def unfinalized(finalizer: str) -> Decide:
     def decide(live: Manifest) -> Manifest | None:
         found = manifest.finalizers_of(live)

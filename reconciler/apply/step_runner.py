@@ -119,7 +119,13 @@ class StepRunner:
         bound = self._binding()
         app, plane = self.clusters(bound.cluster), self._at(step)
         if self.options.force:
-            await app.change(bound, patches.undrained)
+            # A konnector that is gone had asked to be waited for.
+            await app.change(
+                bound,
+                lambda live: (
+                    patches.unfinalized(keys.DRAIN)(live) if manifest.is_deleting(live) else None
+                ),
+            )
             return
 
         async def look() -> str | None:

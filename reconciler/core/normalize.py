@@ -116,7 +116,12 @@ def normalize_container(container: Manifest) -> Manifest:
     Zero values are left out where a server does the same: false, 0 and "", but for fields in
     which they differ from absence.
     """
-    measured = m.map_items(_without_zeros(_quantities(container)), _variable, "env")
+    # An environment variable without any source is empty.
+    measured = m.map_items(
+        _without_zeros(_quantities(container)),
+        lambda one: one if "valueFrom" in one else m.fill(one, {"value": ""}),
+        "env",
+    )
     env = measured.get("env")
     return measured if env is None else m.put(measured, _by_name(env), "env")
 
@@ -179,11 +184,6 @@ def _inner_without_zeros(value: JSON) -> JSON:
     if isinstance(value, list | tuple):
         return [_inner_without_zeros(item) for item in value]
     return _without_zeros(value) if isinstance(value, Mapping) else value
-
-
-def _variable(variable: Manifest) -> Manifest:
-    """An environment variable without any source is empty."""
-    return variable if "valueFrom" in variable else m.fill(variable, {"value": ""})
 
 
 def _quantities(container: Manifest) -> Manifest:
