@@ -75,7 +75,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The agent runs, and its clock is behind by so much: all that it dates looks old."""
+    """The agent runs, and its clock is behind by so much (or ahead): what it dates looks old."""
 
     by: timedelta
 
@@ -121,4 +121,4 @@ def trouble(
     if after is None or after == before or not after.holder or after.renewed_at is None:
         return None
     by = now - after.renewed_at
-    return Behind(by) if by > _FRESH else None
+    return Behind(by) if abs(by) > _FRESH else None

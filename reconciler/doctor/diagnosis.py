@@ -224,8 +224,12 @@ def konnector(namespace: str, plane: str, trouble: Trouble | None, task: Task) -
         case None:
             return ok(Check.AGENTS, f"its konnector runs, and renews {lease}")
         case Behind(by):
-            message = f"its konnector runs, and its clock is {by.total_seconds():.0f} s behind ours"
-            return warning(Check.AGENTS, message, "Set the clock of its node, or ours, by NTP")
+            way = "behind" if by > timedelta() else "ahead of"
+            return warning(
+                Check.AGENTS,
+                f"its konnector runs, and its clock is {abs(by).total_seconds():.0f} s {way} ours",
+                "Set the clock of its node, or ours, by NTP",
+            )
         case Stopped(at):
             message = f"its konnector has stopped: {lease} was last renewed at {format_time(at)}"
             return _stopped(message, task, "until then nothing is synced")

@@ -43,12 +43,12 @@ def beat(ago: float) -> Heartbeat:
 
 OLD = renewed(60)
 STOPPED = Stopped(NOW - timedelta(seconds=60))
-LATE = Behind(timedelta(seconds=3595))
+LATE, AHEAD = (Behind(timedelta(seconds=one)) for one in (3595, -3605))
 TROUBLES = {
     "nothing has changed": (OLD, OLD, None, STOPPED),
     "nothing has changed, and nobody holds it": (renewed(60, ""), renewed(60, ""), None, STOPPED),
     "a clock is behind, and it is renewed": (renewed(3600), renewed(3595), None, LATE),
-    "a clock is ahead, and it is renewed": (renewed(-3600), renewed(-3605), None, None),
+    "a clock is ahead, and it is renewed": (renewed(-3600), renewed(-3605), None, AHEAD),
     "another took it over": (OLD, renewed(0, "konnector-2"), None, None),
     "another took it over, whose clock is behind": (OLD, renewed(3595, "konnector-2"), None, LATE),
     "it was late": (OLD, renewed(1), None, None),
